@@ -1,0 +1,15 @@
+"""Epistemic neural networks in Equinox."""
+
+from . import epinet as epinet
+from . import indices as indices
+from . import networks as networks
+from ._enn import AbstractENN as AbstractENN
+from ._enn import Tempered as Tempered
+from ._enn import map_head as map_head
+from ._keys import named_keys as named_keys
+from ._tree import Frozen as Frozen
+from ._tree import freeze as freeze
+from ._tree import trainable_mask as trainable_mask
+from .epinet import attach as attach
+
+__version__ = "0.1.0"

@@ -1,0 +1,80 @@
+"""Checks of arguments: each failure is a sentence with the argument, the requirement and the value."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PyTree, Shaped
+
+
+def is_traced(x: object) -> bool:
+    """Return whether `x` is being traced, so that its values are not known yet."""
+    return isinstance(x, jax.core.Tracer)
+
+
+def check_positive(name: str, value: int) -> None:
+    """Raise unless `value` is an integer of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"`{name}` must be a positive integer; got {value!r}.")
+
+
+def check_sizes(name: str, values: Sequence[int]) -> None:
+    """Raise unless every entry of `values` is a positive integer."""
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"`{name}` must hold positive integers only; got {tuple(values)!r}.")
+
+
+def check_shape(name: str, x: Shaped[Array, "..."], shape: tuple[int, ...]) -> None:
+    """Raise unless `x` has exactly this shape."""
+    if x.shape != shape:
+        raise ValueError(f"`{name}` must have shape {shape}; got {x.shape}.")
+
+
+def require(x: PyTree, failed: Array, message: str) -> PyTree:
+    """Return `x`; raise `message` where `failed` holds: at once if its value is known, else when the program runs."""
+    if is_traced(failed):
+        return eqx.error_if(x, failed, message)
+    if bool(failed):
+        raise ValueError(message)
+    return x
+
+
+def check_finite(name: str, tree: PyTree) -> PyTree:
+    """Return `tree`, whose floating-point arrays must hold neither NaN nor infinity."""
+    floats = [leaf for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array(leaf)]
+    for leaf in floats:
+        count = jnp.sum(~jnp.isfinite(leaf))
+        found = "" if is_traced(count) else f"; got {int(count)} non-finite of {leaf.size} values"
+        tree = require(tree, count > 0, f"`{name}` must be finite{found}.")
+    return tree
+
+
+def check_labels(name: str, y: Int[Array, "..."], num_classes: int) -> Int[Array, "..."]:
+    """Return `y`, whose entries must be classes `0..num_classes - 1`."""
+    if y.size == 0:
+        raise ValueError(f"`{name}` must not be empty; got shape {y.shape}.")
+    failed = (jnp.min(y) < 0) | (jnp.max(y) >= num_classes)
+    found = "" if is_traced(failed) else f"; got values from {int(jnp.min(y))} to {int(jnp.max(y))}"
+    return require(y, failed, f"`{name}` must hold classes from 0 to {num_classes - 1}{found}.")
+
+
+def check_scalar(name: str, value: Float[Array, ""], *, minimum: float = -float("inf")) -> Float[Array, ""]:
+    """Return `value`, which must be finite and at least `minimum`."""
+    found = "" if is_traced(value) else f"; got {float(value)}"
+    bound = "" if minimum == -float("inf") else f" and at least {minimum:g}"
+    return require(value, ~(jnp.isfinite(value) & (value >= minimum)), f"`{name}` must be finite{bound}{found}.")
+
+
+def num_examples(name: str, tree: PyTree) -> int:
+    """Return the common length of the leading axis of all arrays of `tree`, which must not be empty."""
+    shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(tree)]
+    if not shapes or any(shape == () for shape in shapes):
+        raise ValueError(f"`{name}` must hold arrays with a leading batch axis; got shapes {shapes}.")
+    lengths = sorted({shape[0] for shape in shapes})
+    if len(lengths) > 1:
+        raise ValueError(f"`{name}` must hold arrays with one batch size; got leading sizes {lengths}.")
+    if lengths[0] == 0:
+        raise ValueError(f"`{name}` must not be empty; got shapes {shapes}.")
+    return lengths[0]

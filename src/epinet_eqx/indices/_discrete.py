@@ -1,0 +1,42 @@
+"""The index of an ensemble: which particle."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from .._checks import check_positive
+from ._abstract import AbstractIndex
+
+
+class ParticleIndex(AbstractIndex):
+    r"""$z$ uniform over the particles $0, \ldots, K - 1$ (Section 3.2)."""
+
+    num_particles: int = eqx.field(static=True)
+
+    def __init__(self, num_particles: int):
+        """Initialize with the number of particles."""
+        check_positive("num_particles", num_particles)
+        self.num_particles = num_particles
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one index: a scalar."""
+        return ()
+
+    @property
+    def size(self) -> int:
+        """The number of particles."""
+        return self.num_particles
+
+    def sample(self, *, key: PRNGKeyArray) -> Int[Array, ""]:
+        """Draw one particle."""
+        return jr.randint(key, (), 0, self.num_particles)
+
+    def score(self, z: Int[Array, ""], *, key: PRNGKeyArray) -> Float[Array, ""]:
+        """Return a normal variable of this key's, one per particle."""
+        return jr.normal(jr.fold_in(key, z))
+
+    def support(self) -> Int[Array, " particles"]:
+        """Return every particle once: the average over these is exact, without sampling."""
+        return jnp.arange(self.num_particles)

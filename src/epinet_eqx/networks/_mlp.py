@@ -1,0 +1,96 @@
+"""A multi-layer perceptron that exposes its hidden layers."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .._checks import check_positive, check_shape, check_sizes
+from .._init import Initializer, truncated_normal
+from ._abstract import AbstractNetwork
+
+
+class Linear(eqx.Module):
+    """An affine map with a chosen initializer."""
+
+    weight: Float[Array, "out in"]
+    bias: Float[Array, " out"]
+
+    def __init__(self, in_dim: int, out_dim: int, *, initializer: Initializer = truncated_normal, key: PRNGKeyArray):
+        """Initialize from sizes."""
+        self.weight, self.bias = initializer(key, (out_dim, in_dim))
+
+    def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
+        """Return `W x + b`."""
+        return self.weight @ x + self.bias
+
+
+class MLP(AbstractNetwork):
+    """A multi-layer perceptron; its features are the concatenation of chosen layers.
+
+    Layer 0 is the input, layers 1 to `len(hidden)` are the hidden layers after their activation; negative numbers
+    count from the last hidden layer. The base network of the Neural Testbed has features `(0, -1)`.
+    """
+
+    layers: tuple[Linear, ...]
+    in_dim: int = eqx.field(static=True)
+    feature_layers: tuple[int, ...] = eqx.field(static=True)
+    activation: Callable[[Array], Array] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        in_dim: int,
+        out_dim: int,
+        hidden: tuple[int, ...],
+        *,
+        feature_layers: tuple[int, ...] = (-1,),
+        activation: Callable[[Array], Array] = jax.nn.relu,
+        initializer: Initializer = truncated_normal,
+        key: PRNGKeyArray,
+    ):
+        """Initialize the network.
+
+        Args:
+            in_dim: size of the input vector.
+            out_dim: number of outputs (classes).
+            hidden: sizes of the hidden layers; may be empty.
+            feature_layers: which layers `with_features` exposes.
+            activation: activation of the hidden layers.
+            initializer: draws the weight and bias of each layer.
+            key: random key.
+        """
+        check_positive("in_dim", in_dim)
+        check_positive("out_dim", out_dim)
+        check_sizes("hidden", hidden)
+        for layer in feature_layers:
+            if not -len(hidden) - 1 <= layer <= len(hidden):
+                raise ValueError(
+                    f"`feature_layers` must name layers from {-len(hidden) - 1} to {len(hidden)}; got {feature_layers}."
+                )
+        sizes = (in_dim, *hidden, out_dim)
+        keys = jr.split(key, len(sizes) - 1)
+        self.layers = tuple(
+            Linear(size_in, size_out, initializer=initializer, key=layer_key)
+            for size_in, size_out, layer_key in zip(sizes[:-1], sizes[1:], keys, strict=True)
+        )
+        self.in_dim = in_dim
+        self.feature_layers = feature_layers
+        self.activation = activation
+
+    @property
+    def feature_dim(self) -> int:
+        """The size of the feature vector."""
+        sizes = (self.in_dim, *(layer.bias.shape[-1] for layer in self.layers[:-1]))
+        return sum(sizes[layer] for layer in self.feature_layers)
+
+    def with_features(self, x: Float[Array, " in"]) -> tuple[Float[Array, " classes"], Float[Array, " features"]]:
+        """Return the output for one example, and the chosen layers."""
+        check_shape("x", x, (self.in_dim,))
+        hiddens = [x]
+        for layer in self.layers[:-1]:
+            hiddens.append(self.activation(layer(hiddens[-1])))
+        features = [hiddens[layer] for layer in self.feature_layers]
+        return self.layers[-1](hiddens[-1]), jnp.concatenate(features) if features else jnp.zeros(0)
