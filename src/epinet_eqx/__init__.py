@@ -7,6 +7,10 @@ from ._enn import AbstractENN as AbstractENN
 from ._enn import Tempered as Tempered
 from ._enn import map_head as map_head
 from ._keys import named_keys as named_keys
+from ._save import Header as Header
+from ._save import load as load
+from ._save import read_header as read_header
+from ._save import save as save
 from ._tree import Frozen as Frozen
 from ._tree import freeze as freeze
 from ._tree import trainable_mask as trainable_mask

@@ -1,0 +1,51 @@
+"""Settings and fixtures of all tests.
+
+Nothing of `epinet_eqx` is imported here at the top: pytest installs the run-time shape checker, and only modules that
+are imported after it are checked.
+"""
+
+import zlib
+
+import jax
+import jax.random as jr
+import jaxtyping
+import pytest
+
+# Before the backend starts, and so before any array exists.
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", 4)
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_debug_key_reuse", True)
+
+try:
+    import matplotlib
+except ImportError:  # An extra: only the tests of pictures need it.
+    pass
+else:
+    matplotlib.use("Agg")
+
+
+@pytest.fixture
+def getkey(request):
+    """A function that returns a fresh random key at each call.
+
+    The sequence depends on the test's id only, so a test sees the same keys alone, in any order, and on any worker.
+    """
+    root = jr.key(zlib.crc32(request.node.nodeid.encode()))
+    count = 0
+
+    def next_key():
+        nonlocal count
+        count += 1
+        return jr.fold_in(root, count)
+
+    return next_key
+
+
+@pytest.fixture
+def as_user():
+    """Switch the run-time shape checker off: what is left are the messages that a user without it reads."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

@@ -1,0 +1,101 @@
+"""Files: round trips, headers, and errors that name what is wrong."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import pytest
+import safetensors.numpy
+
+import epinet_eqx as epi
+from epinet_eqx.epinet import mlp_prior
+from epinet_eqx.networks import MLP
+
+
+def build(config):
+    key = jr.key(config.get("seed", 0))
+    base = MLP(3, 4, (8,), key=jr.fold_in(key, 0))
+    prior = mlp_prior(3, config["index_dim"], 4, key=jr.fold_in(key, 1))
+    return epi.attach(
+        base, num_classes=4, index_dim=config["index_dim"], priors=(prior,), key=jr.fold_in(key, 2)
+    )
+
+
+@pytest.fixture
+def saved(tmp_path):
+    enn = build({"index_dim": 5, "seed": 7})
+    path = tmp_path / "enn.safetensors"
+    epi.save(path, enn, {"index_dim": 5})
+    return enn, path
+
+
+def test_round_trip_holds_every_array_priors_included(saved):
+    enn, path = saved
+    # The building function draws another prior (seed 0): what is loaded must be the file's (pitfall 4).
+    assert eqx.tree_equal(epi.load(path, build), enn)
+    assert eqx.tree_equal(epi.load(path, build({"index_dim": 5, "seed": 3})), enn)
+
+
+def test_header_is_readable(saved):
+    _, path = saved
+    assert epi.read_header(path) == (epi.__version__, {"index_dim": 5})
+
+
+def test_arrays_are_keyed_by_path(saved):
+    enn, path = saved
+    arrays = safetensors.numpy.load_file(path)
+    assert jnp.array_equal(arrays["learnable.layers.0.weight"], enn.learnable.layers[0].weight)
+    assert jnp.array_equal(arrays["priors.0.scale.content"], enn.priors[0].scale.content)
+
+
+def test_keys_and_small_types_round_trip(tmp_path, getkey):
+    tree = {"key": getkey(), "half": jnp.ones(3, jnp.bfloat16), "count": jnp.int32(3), "name": "text"}
+    epi.save(tmp_path / "tree.safetensors", tree)
+    assert eqx.tree_equal(epi.load(tmp_path / "tree.safetensors", tree), tree)
+
+
+def test_missing_extra_and_misshapen_arrays_are_named(saved):
+    enn, path = saved
+    with pytest.raises(ValueError, match=r"extra priors.1.network.*extra priors.1.scale.content"):
+        epi.load(path, eqx.tree_at(lambda enn: enn.priors, enn, enn.priors[:1]))
+    with pytest.raises(ValueError, match=r"missing priors.2.network"):
+        epi.load(path, eqx.tree_at(lambda enn: enn.priors, enn, (*enn.priors, enn.priors[0])))
+    with pytest.raises(ValueError, match=r"learnable.layers.0.weight has shape \(50, 13\) instead of \(50, 14\)"):
+        epi.load(path, build({"index_dim": 6}))
+    halved = eqx.tree_at(lambda enn: enn.priors[0].scale.content, enn, jnp.bfloat16(1))
+    with pytest.raises(ValueError, match=r"priors.0.scale.content is float32, not bfloat16"):
+        epi.load(path, halved)
+
+
+@pytest.mark.parametrize("kept", [0, 4, 100, -5])
+def test_a_truncated_file_is_an_error(saved, kept):
+    _, path = saved
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(ValueError, match="`path` must be a whole safetensors file; .* is damaged"):
+        epi.load(path, build)
+
+
+def test_other_files_are_refused(tmp_path):
+    other = tmp_path / "other.safetensors"
+    safetensors.numpy.save_file({"a": jnp.ones(2).__array__()}, other)
+    with pytest.raises(ValueError, match="`path` must be a file written by `save`"):
+        epi.load(other, build)
+    with pytest.raises(FileNotFoundError, match="`path` must name an existing file"):
+        epi.load(tmp_path / "absent.safetensors", build)
+    with pytest.raises(FileNotFoundError, match="`path` must lie in an existing folder"):
+        epi.save(tmp_path / "absent" / "enn.safetensors", build({"index_dim": 2}))
+    with pytest.raises(ValueError, match="`config` must hold JSON values only"):
+        epi.save(other, build({"index_dim": 2}), {"array": jnp.ones(2)})
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_rubbish(saved, monkeypatch):
+    enn, path = saved
+    before = path.read_bytes()
+
+    def disk_full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("safetensors.flax.save_file", disk_full)
+    with pytest.raises(OSError, match="No space left"):
+        epi.save(path, enn)
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
