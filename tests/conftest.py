@@ -4,6 +4,7 @@ Nothing of `epinet_eqx` is imported here at the top: pytest installs the run-tim
 are imported after it are checked.
 """
 
+import os
 import zlib
 
 import jax
@@ -18,12 +19,8 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_debug_key_reuse", True)
 
-try:
-    import matplotlib
-except ImportError:  # An extra: only the tests of pictures need it.
-    pass
-else:
-    matplotlib.use("Agg")
+# Pictures are drawn without a screen.
+os.environ["MPLBACKEND"] = "Agg"
 
 
 @pytest.fixture

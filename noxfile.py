@@ -1,0 +1,58 @@
+"""Sessions: `nox --list` shows them; everything after `--` goes to the tool."""
+
+import os
+import sys
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.11.12"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.sessions = ["lint", "types", "tests"]
+# An interpreter that a machine does not have is skipped, there and in CI; none is downloaded behind anyone's back.
+nox.options.download_python = "never"
+nox.options.error_on_missing_interpreters = False
+
+# The interpreter that runs nox is always tested, so that a run never passes because it skipped everything.
+PYTHONS = sorted({"3.11", "3.12", "3.13", f"{sys.version_info.major}.{sys.version_info.minor}"})
+
+# pyenv's shims on the PATH fail for every version that is not active; its real interpreters go before them.
+PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+REAL = [str(folder) for python in PYTHONS for folder in sorted(PYENV.glob(f"versions/{python}.*/bin"))]
+os.environ["PATH"] = os.pathsep.join([*REAL, os.environ["PATH"]])
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style and format with ruff."""
+    session.install("--group=lint")
+    session.run("ruff", "check", *session.posargs)
+    session.run("ruff", "format", "--check", *session.posargs)
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check types with pyright."""
+    session.install("-e.", "--group=types")
+    session.run("pyright", *session.posargs)
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """Run the tests with the newest versions that each Python allows."""
+    session.install("-e.", "--group=test")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session(python="3.11", venv_backend="uv")
+def tests_minimums(session: nox.Session) -> None:
+    """Run the tests with the oldest versions that pyproject.toml allows."""
+    session.install("-e.", "--group=test", "--resolution=lowest-direct")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def reproduce_theory(session: nox.Session) -> None:
+    """Regenerate the paper's theory and judge its claims; for instance `-- --tier smoke`, `-- --only thm1`."""
+    session.install("-e.[plot]")
+    session.run("python", "-m", "reproduce", "run", "--session=theory", *session.posargs)
