@@ -1,8 +1,14 @@
 """Epistemic neural networks in Equinox."""
 
+from . import bayes as bayes
+from . import decisions as decisions
 from . import epinet as epinet
 from . import indices as indices
+from . import losses as losses
+from . import metrics as metrics
 from . import networks as networks
+from . import predict as predict
+from . import training as training
 from ._enn import AbstractENN as AbstractENN
 from ._enn import Tempered as Tempered
 from ._enn import map_head as map_head
@@ -15,5 +21,6 @@ from ._tree import Frozen as Frozen
 from ._tree import freeze as freeze
 from ._tree import trainable_mask as trainable_mask
 from .epinet import attach as attach
+from .training import fit as fit
 
 __version__ = "0.1.0"

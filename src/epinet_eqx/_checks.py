@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PyTree, Shaped
 
 
 def is_traced(x: object) -> bool:
     """Return whether `x` is being traced, so that its values are not known yet."""
-    return isinstance(x, jax.core.Tracer)
+    return isinstance(x, Tracer)
 
 
 def check_positive(name: str, value: int) -> None:

@@ -5,6 +5,7 @@ import abc
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 from jaxtyping import Array, Float, PyTree, Shaped
 
 from ._checks import check_scalar
@@ -30,9 +31,7 @@ class AbstractENN(eqx.Module):
         """Return the output (logits, or the mean of a regression) at one index."""
 
     @abc.abstractmethod
-    def heads(
-        self, embedding: PyTree[Array], zs: Shaped[Array, "samples ..."]
-    ) -> Float[Array, "samples classes"]:
+    def heads(self, embedding: PyTree[Array], zs: Shaped[Array, "samples ..."]) -> Float[Array, "samples classes"]:
         """Return the outputs at many indices: `head` mapped over `zs`, by the cheapest exact way there is."""
 
     def __call__(self, x: PyTree[Array], z: Shaped[Array, "..."]) -> Float[Array, " classes"]:
@@ -49,7 +48,8 @@ def map_head(
 
 def num_outputs(enn: AbstractENN, x: PyTree[Array]) -> int:
     """Return the number of classes (or regression outputs) of `enn` at the single example `x`, without computing it."""
-    z = jax.eval_shape(lambda key: enn.index.sample(key=key), jax.eval_shape(lambda: jax.random.key(0)))
+    key = jax.eval_shape(jr.key, jax.ShapeDtypeStruct((), jnp.uint32))
+    z = jax.eval_shape(lambda key: enn.index.sample(key=key), key)
     return eqx.filter_eval_shape(enn, x, z).shape[0]
 
 
@@ -77,8 +77,6 @@ class Tempered(AbstractENN):
         """Return the tempered output at one index."""
         return self.enn.head(embedding, z) / self.temperature.value
 
-    def heads(
-        self, embedding: PyTree[Array], zs: Shaped[Array, "samples ..."]
-    ) -> Float[Array, "samples classes"]:
+    def heads(self, embedding: PyTree[Array], zs: Shaped[Array, "samples ..."]) -> Float[Array, "samples classes"]:
         """Return the tempered outputs at many indices."""
         return self.enn.heads(embedding, zs) / self.temperature.value

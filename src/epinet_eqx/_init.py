@@ -1,7 +1,7 @@
 """Initializers of linear and convolutional layers: `(key, shape) -> (weight, bias)`."""
 
 import math
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ._keys import named_keys
 
 
+@runtime_checkable
 class Initializer(Protocol):
     """Draws the parameters of a layer whose weight has shape `(out, in, *kernel)`."""
 

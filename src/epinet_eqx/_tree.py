@@ -38,7 +38,7 @@ def is_frozen(node: Any) -> bool:
 
 def unwrap(part: _T | Frozen[_T]) -> _T:
     """Return `part` itself, or the stopped value of a frozen one."""
-    return part.value if isinstance(part, Frozen) else part
+    return part.value if isinstance(part, Frozen) else part  # pyright: ignore[reportReturnType]
 
 
 def trainable_mask(tree: PyTree) -> PyTree[bool]:
@@ -54,7 +54,9 @@ def trainable_mask(tree: PyTree) -> PyTree[bool]:
 
 def freeze(tree: _T, where: Callable[[_T], Any]) -> _T:
     """Return `tree` with the part that `where` selects replaced by its frozen version."""
-    return eqx.tree_at(where, tree, replace_fn=lambda part: part if is_frozen(part) else Frozen(part), is_leaf=is_frozen)
+    return eqx.tree_at(
+        where, tree, replace_fn=lambda part: part if is_frozen(part) else Frozen(part), is_leaf=is_frozen
+    )
 
 
 def sum_of_squares(tree: PyTree) -> Float[Array, ""]:

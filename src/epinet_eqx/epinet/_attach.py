@@ -85,6 +85,8 @@ def attach(
         feature_dim = network.feature_dim  # pyright: ignore[reportAttributeAccessIssue]
     else:
         raise ValueError("`example` must be given for a base that does not say its feature dimension; got None.")
+    # Paper: Glorot initialization (Section 4.1); here: by default the truncated normal of the authors' code, because
+    # the scale of a matched prior means nothing under Glorot (docs/deviations.md).
     learnable_key, prior_key = named_keys(key, "learnable", "prior")
     learnable = MLPEpinet(
         feature_dim, index_dim, num_classes, hidden=hidden, initializer=initializer, key=learnable_key

@@ -52,7 +52,10 @@ class Epinet(AbstractENN):
         """
         if len(index.shape) != 1:
             raise ValueError(f"`index` must be an index with vector values; got shape {index.shape}.")
-        for name, part in (("learnable", learnable), *((f"priors[{i}]", p.network.content) for i, p in enumerate(priors))):
+        for name, part in (
+            ("learnable", learnable),
+            *((f"priors[{i}]", p.network.content) for i, p in enumerate(priors)),
+        ):
             index_dim = getattr(part, "index_dim", index.size)
             if index_dim != index.size:
                 raise ValueError(f"`{name}` must have the dimension of `index`, {index.size}; got {index_dim}.")
@@ -75,9 +78,7 @@ class Epinet(AbstractENN):
         contributions = [self.learnable.head(embedding.learnable, z), *(prior.head(e, z) for prior, e in priors)]
         return _add(embedding.base, contributions)
 
-    def heads(
-        self, embedding: EpinetEmbedding, zs: Float[Array, "samples index"]
-    ) -> Float[Array, "samples classes"]:
+    def heads(self, embedding: EpinetEmbedding, zs: Float[Array, "samples index"]) -> Float[Array, "samples classes"]:
         """Return the outputs at many indices, each term by its exact contraction."""
         check_shape("zs", zs, (zs.shape[0], *self.index.shape))
         priors = zip(self.priors, embedding.priors, strict=True)

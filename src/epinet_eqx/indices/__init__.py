@@ -7,3 +7,4 @@ from ._discrete import ParticleIndex as ParticleIndex
 from ._gaussian import GaussianIndex as GaussianIndex
 from ._gaussian import GaussianWithUnitIndex as GaussianWithUnitIndex
 from ._gaussian import ScaledGaussianIndex as ScaledGaussianIndex
+from ._key import KeyIndex as KeyIndex

@@ -17,7 +17,7 @@ class DirichletIndex(AbstractIndex):
     concentration: Frozen[Float[Array, ""]]
 
     def __init__(self, index_dim: int, concentration: float | Float[Array, ""] = 1.0):
-        """Initialize with the dimension of the index and the concentration $\\alpha$."""
+        r"""Initialize with the dimension of the index and the concentration $\alpha$."""
         check_positive("index_dim", index_dim)
         value = check_scalar("concentration", jnp.asarray(concentration, dtype=float), minimum=1e-6)
         self.index_dim = index_dim
@@ -39,4 +39,6 @@ class DirichletIndex(AbstractIndex):
 
     def score(self, z: Float[Array, " index"], *, key: PRNGKeyArray) -> Float[Array, ""]:
         """Raise: no function of a Dirichlet index that differs by example is standard normal."""
-        raise TypeError("A Dirichlet index has no standard normal score: the bootstraps need a Gaussian or particle index.")
+        raise TypeError(
+            "A Dirichlet index has no standard normal score: the bootstraps need a Gaussian or particle index."
+        )

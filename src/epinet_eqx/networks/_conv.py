@@ -82,14 +82,14 @@ class ConvNet(AbstractNetwork):
             check_sizes(name, sizes)
             if len(sizes) != len(channels):
                 raise ValueError(f"`{name}` must have one entry per convolution, {len(channels)}; got {sizes}.")
-        keys = jr.split(key, len(channels) + 1)
+        *conv_keys, linear_key = jr.split(key, len(channels) + 1)
         in_channels, height, width = image_shape
         convs = []
-        for out_channels, kernel, stride, conv_key in zip(channels, kernels, strides, keys[:-1], strict=True):
+        for out_channels, kernel, stride, conv_key in zip(channels, kernels, strides, conv_keys, strict=True):
             convs.append(Conv(in_channels, out_channels, kernel, stride, initializer=initializer, key=conv_key))
             in_channels, height, width = out_channels, -(-height // stride), -(-width // stride)
         self.convs = tuple(convs)
-        self.linear = Linear(in_channels * height * width, out_dim, initializer=initializer, key=keys[-1])
+        self.linear = Linear(in_channels * height * width, out_dim, initializer=initializer, key=linear_key)
         self.image_shape = image_shape
         self.activation = activation
 

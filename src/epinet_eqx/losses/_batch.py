@@ -1,0 +1,37 @@
+"""Training examples with their numbers (Algorithm 1)."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, PyTree, Shaped
+
+from .._checks import num_examples
+
+
+def _as_arrays(tree: PyTree) -> PyTree[Array]:
+    """Return the tree with every leaf as a JAX array."""
+    return jax.tree.map(jnp.asarray, tree)
+
+
+class Batch(eqx.Module):
+    r"""Examples $(x_i, y_i, i)$ with a leading batch axis: a whole data set, or a part of it.
+
+    The number `i` is what a bootstrap knows an example by, so it must be the example's own in the whole data set, and
+    the same in every epoch.
+    """
+
+    x: PyTree[Array] = eqx.field(converter=_as_arrays)
+    y: Shaped[Array, "batch ..."] = eqx.field(converter=jnp.asarray)
+    i: Int[Array, " batch"] = eqx.field(converter=jnp.asarray)
+
+    def __check_init__(self):
+        """Raise unless all arrays have one batch size above zero."""
+        num_examples("Batch(x, y, i)", (self.x, self.y, self.i))
+
+    @classmethod
+    def of(cls, x: Any, y: Any) -> "Batch":
+        """Return a data set of inputs `x` (an array or a tree of arrays) and targets `y`, numbered from zero."""
+        length = num_examples("(x, y)", (x, y))
+        return cls(x, y, jnp.arange(length))
