@@ -1,0 +1,167 @@
+"""One streamed pass over the indices: the log-probabilities that all log-losses are made of (Appendix E)."""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray, PyTree, Shaped
+
+from .._enn import AbstractENN
+from ..predict._counts import weigh_counts
+from ..predict._inputs import check_examples, check_result, check_targets, choose_batch_size, make_draws
+from ..predict._joint import target_log_probs
+from ..predict._likelihood import AbstractLikelihood
+from ..predict._stream import Draws, LogSum, map_batches, masked_sum, outputs_at
+
+
+class Scores(NamedTuple):
+    """Log-probabilities of targets, one by one and jointly, all from the same indices.
+
+    Attributes:
+        marginal: log-probability of each target.
+        joint: log-probability of each case of a group, a case being its targets with repetition.
+        wrong: one where the most probable class is not the target; None if it was not asked for.
+    """
+
+    marginal: Float[Array, "groups anchors"]
+    joint: Float[Array, "groups cases"]
+    wrong: Float[Array, "groups anchors"] | None
+
+
+class _Sums(eqx.Module):
+    """What is accumulated over the indices."""
+
+    marginal: LogSum
+    joint: LogSum
+    probs: Float[Array, "groups anchors classes"] | None
+
+    def scores(self, count: int, y: Shaped[Array, "groups anchors ..."]) -> Scores:
+        """Return the averages over the `count` indices so far."""
+        wrong = None
+        if self.probs is not None:
+            wrong = (jnp.argmax(self.probs, axis=-1) != y).astype(self.probs.dtype)
+            # A prediction that is not a number is neither right nor wrong.
+            wrong = jnp.where(jnp.isnan(self.marginal.total), jnp.nan, wrong)
+        return Scores(self.marginal.log_mean(count), self.joint.log_mean(count), wrong)
+
+
+def stream_scores(
+    enn: AbstractENN,
+    x: PyTree[Array],
+    y: Shaped[Array, "batch ..."],
+    counts: Float[Array, "*groups cases anchors"],
+    draws: Draws,
+    *,
+    likelihood: AbstractLikelihood,
+    sample_counts: tuple[int, ...],
+    batch_size: int,
+    num_classes: int | None,
+) -> tuple[Scores, ...]:
+    """Return the scores at each M of `sample_counts`, from one pass. Nothing is checked, NaN is returned as it comes.
+
+    Args:
+        enn: the ENN.
+        x: inputs; consecutive ones form groups of as many as `counts` has anchors.
+        y: targets, as the likelihood takes them.
+        counts: how many times each anchor occurs in each case, for each group or the same for all.
+        draws: the indices to average over.
+        likelihood: how an output becomes a distribution of the target.
+        sample_counts: increasing numbers of indices after which scores are reported.
+        batch_size: how many examples are computed at a time.
+        num_classes: number of classes, to find the most probable ones too; None if that is not asked for.
+    """
+    cases, anchors = counts.shape[-2:]
+    groups = y.shape[0] // anchors
+
+    def at(tree: PyTree[Array]) -> tuple[Scores, ...]:
+        x, y, own_counts = tree
+        size = y.shape[0]
+        embeddings = jax.vmap(enn.embed)(jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), x))
+        targets = y.reshape(-1, *y.shape[2:])
+
+        def step(sums: _Sums, zs: Shaped[Array, "samples ..."], valid: Bool[Array, " samples"]) -> _Sums:
+            outputs = outputs_at(enn, embeddings, zs)
+            log_p = target_log_probs(likelihood, outputs, targets).reshape(-1, size, anchors)
+            joint = weigh_counts(counts if own_counts is None else own_counts, log_p)
+            probs = sums.probs
+            if probs is not None:
+                probs = probs + masked_sum(valid, jax.nn.softmax(outputs)).reshape(probs.shape)
+            return _Sums(sums.marginal.add(log_p, valid), sums.joint.add(joint, valid), probs)
+
+        probs = None if num_classes is None else jnp.zeros((size, anchors, num_classes))
+        sums = _Sums(LogSum.zeros((size, anchors)), LogSum.zeros((size, cases)), probs)
+        results = []
+        for start, stop in pairwise((0, *sample_counts)):
+            sums = draws.fold(step, sums, start=start, stop=stop)
+            results.append(sums.scores(stop, y))
+        return tuple(results)
+
+    # Batches are made of whole groups.
+    x, y = jax.tree.map(lambda leaf: leaf.reshape(groups, anchors, *leaf.shape[1:]), (x, y))
+    tree = (x, y, counts if counts.ndim == 3 else None)
+    return map_batches(at, tree, length=groups, batch_size=max(1, batch_size // anchors))
+
+
+class Data(NamedTuple):
+    """Checked examples with their targets, the indices to use, and how many examples to compute at a time."""
+
+    x: PyTree[Array]
+    y: Shaped[Array, "batch ..."]
+    length: int
+    num_outputs: int
+    likelihood: AbstractLikelihood
+    draws: Draws
+    batch_size: int
+
+
+def check_data(
+    enn: AbstractENN,
+    x: PyTree[ArrayLike],
+    y: Shaped[ArrayLike, "..."],
+    *,
+    group_size: int,
+    likelihood: AbstractLikelihood,
+    num_samples: int | None,
+    chunk_size: int,
+    batch_size: int | None,
+    key: PRNGKeyArray | None,
+) -> Data:
+    """Return the data of an evaluation; raise a sentence about the first argument that is wrong."""
+    draws = make_draws(enn.index, num_samples, chunk_size=chunk_size, key=key)
+    examples = check_examples(enn, "x", x)
+    if examples.length % group_size:
+        raise ValueError(
+            f"`x` must hold a multiple of {group_size} examples, since consecutive ones form groups of {group_size}; "
+            f"got {examples.length}."
+        )
+    y = check_targets(likelihood, y, examples)
+    batch_size = choose_batch_size(batch_size, draws, examples.num_outputs)
+    return Data(examples.x, y, examples.length, examples.num_outputs, likelihood, draws, batch_size)
+
+
+_compiled_scores = eqx.filter_jit(stream_scores)
+
+
+def checked_scores(
+    enn: AbstractENN,
+    data: Data,
+    counts: Float[Array, "*groups cases anchors"],
+    *,
+    sample_counts: tuple[int, ...] | None = None,
+    with_error: bool = False,
+) -> tuple[Scores, ...]:
+    """Return the scores at each M of `sample_counts`, by default all indices; raise if any is NaN."""
+    scores = _compiled_scores(
+        enn,
+        data.x,
+        data.y,
+        counts,
+        data.draws,
+        likelihood=data.likelihood,
+        sample_counts=sample_counts or (data.draws.num_samples,),
+        batch_size=data.batch_size,
+        num_classes=data.num_outputs if with_error else None,
+    )
+    return check_result("log-probabilities", scores, data.draws)

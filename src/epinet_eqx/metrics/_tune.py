@@ -1,0 +1,144 @@
+"""Choose a temperature, a prior scale or any other parameter by its held-out log-loss."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Int, PRNGKeyArray, PyTree, Shaped
+
+from .._checks import check_positive, num_examples
+from .._enn import AbstractENN
+from ..predict._inputs import check_result
+from ..predict._likelihood import CATEGORICAL, AbstractLikelihood
+from ._dyadic import dyadic_counts
+from ._estimate import Estimate
+from ._log_loss import LogLosses, summarize
+from ._scores import Data, check_data, stream_scores
+
+
+class Tuned(eqx.Module):
+    """The best of several candidates.
+
+    Attributes:
+        best: the candidate with the lowest loss.
+        losses: the loss of each candidate, an estimate with a leading axis.
+        index: the number of the best candidate.
+    """
+
+    best: PyTree[Array]
+    losses: Estimate
+    index: Int[Array, ""]
+
+
+def _stack(enns: list[AbstractENN]) -> tuple[AbstractENN, AbstractENN]:
+    """Return what differs between the ENNs, stacked along a leading axis, and what they share.
+
+    An array that every ENN holds (the very same one, not a copy) is shared: the weights of a base network are then
+    stored once, and what depends on nothing else is computed once for all candidates.
+    """
+    structure = jax.tree.structure(enns[0])
+    for number, enn in enumerate(enns):
+        if jax.tree.structure(enn) != structure:
+            raise ValueError(
+                "`build` must return ENNs that differ in the values of arrays only; "
+                f"got another structure for candidate {number}."
+            )
+    varying, shared = [], []
+    for leaves in zip(*(jax.tree.leaves(enn) for enn in enns), strict=True):
+        first = leaves[0]
+        same = all(leaf is first or (not eqx.is_array(leaf) and leaf == first) for leaf in leaves)
+        if not same and not all(eqx.is_array(leaf) and leaf.shape == first.shape for leaf in leaves):
+            raise ValueError(
+                f"`build` must return ENNs that differ in the values of arrays only; got {first!r} and {leaves[-1]!r}."
+            )
+        varying.append(None if same else jnp.stack(leaves))
+        shared.append(first if same else None)
+    return jax.tree.unflatten(structure, varying), jax.tree.unflatten(structure, shared)
+
+
+@eqx.filter_jit
+def _losses(varying: PyTree, shared: PyTree, numbers: Int[Array, " candidates"], data: Data, tau: int) -> LogLosses:
+    """Return the log-losses of all candidates, in one program."""
+    counts, _ = dyadic_counts(tau)
+
+    def of(varying: PyTree, number: Int[Array, ""]) -> LogLosses:
+        (scores,) = stream_scores(
+            eqx.combine(varying, shared),
+            data.x,
+            data.y,
+            counts,
+            data.draws,
+            likelihood=data.likelihood,
+            sample_counts=(data.draws.num_samples,),
+            batch_size=data.batch_size,
+            num_classes=None,
+        )
+        return summarize(scores, data.draws.num_samples, tau=tau, exact=data.draws.exact)
+
+    # The numbers give the axis of candidates its size where nothing varies: for a single candidate.
+    return eqx.filter_vmap(of)(varying, numbers)
+
+
+def tune(
+    build: Callable[[Any], AbstractENN],
+    candidates: PyTree[ArrayLike],
+    x: PyTree[ArrayLike],
+    y: Shaped[ArrayLike, "batch ..."],
+    *,
+    tau: int = 10,
+    metric: Literal["joint", "marginal"] = "joint",
+    likelihood: AbstractLikelihood = CATEGORICAL,
+    num_samples: int | None,
+    chunk_size: int = 16,
+    batch_size: int | None = None,
+    key: PRNGKeyArray | None,
+) -> Tuned:
+    """Return the candidate whose ENN has the lowest log-loss on held-out data.
+
+    All candidates are evaluated with the same indices, in one compiled program that is vectorized over them: other
+    values of as many candidates compile nothing anew. What `build` leaves as it is, such as the base network of an
+    epinet whose temperature is tuned, runs once for all of them.
+
+    Args:
+        build: maps one candidate to an ENN, for instance `lambda t: Tempered(enn, t)` or `enn.with_prior_scales`.
+        candidates: an array or a tree of arrays; entry `i` along the leading axis is candidate `i`.
+        x: held-out inputs, an array or a tree of arrays with a leading batch axis of even length.
+        y: their targets.
+        tau: number of labels of the joint log-loss.
+        metric: whether the dyadic joint or the marginal log-loss decides.
+        likelihood: how an output becomes a distribution of the target.
+        num_samples: number of indices M; None averages exactly over the finite support of the index.
+        chunk_size: how many indices are computed at a time.
+        batch_size: how many examples are computed at a time; chosen to fit if not given.
+        key: random key of the indices; may be None with `num_samples=None`.
+    """
+    check_positive("tau", tau)
+    if metric not in ("joint", "marginal"):
+        raise ValueError(f'`metric` must be "joint" or "marginal"; got {metric!r}.')
+    count = num_examples("candidates", candidates)
+    candidates = jax.tree.map(jnp.asarray, candidates)
+    entries = [jax.tree.map(lambda leaf, number=number: leaf[number], candidates) for number in range(count)]
+    enns = [build(entry) for entry in entries]
+    data = check_data(
+        enns[0],
+        x,
+        y,
+        group_size=2,
+        likelihood=likelihood,
+        num_samples=num_samples,
+        chunk_size=chunk_size,
+        batch_size=batch_size,
+        key=key,
+    )
+    if batch_size is None:
+        # The candidates share the memory that one evaluation would use.
+        data = data._replace(batch_size=max(2, data.batch_size // count))
+    varying, shared = _stack(enns)
+    losses = check_result(
+        "log-losses of the candidates", _losses(varying, shared, jnp.arange(count), data, tau), data.draws
+    )
+    chosen: Estimate = losses.joint if metric == "joint" else losses.marginal
+    index = jnp.argmin(chosen.mean)
+    return Tuned(jax.tree.map(lambda leaf: leaf[index], candidates), chosen, index)

@@ -1,0 +1,19 @@
+"""What an ENN predicts: samples, marginal and joint log-probabilities, uncertainty (Section 3)."""
+
+from ._joint import conditional_log_probs as conditional_log_probs
+from ._joint import joint_log_prob as joint_log_prob
+from ._joint import joint_table as joint_table
+from ._joint import product_log_prob as product_log_prob
+from ._likelihood import AbstractLikelihood as AbstractLikelihood
+from ._likelihood import Categorical as Categorical
+from ._likelihood import Gaussian as Gaussian
+from ._marginal import marginal_log_probs as marginal_log_probs
+from ._moments import Moments as Moments
+from ._moments import moments as moments
+from ._samples import Samples as Samples
+from ._samples import join_samples as join_samples
+from ._samples import sample as sample
+from ._samples import sample_at as sample_at
+from ._uncertainty import Uncertainty as Uncertainty
+from ._uncertainty import entropy as entropy
+from ._uncertainty import uncertainty as uncertainty

@@ -1,0 +1,46 @@
+"""The one formula behind joint predictions: log-probabilities weighted by counts (Eq. 2, Appendix E)."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Shaped
+
+from ._stream import Draws, LogSum
+
+
+def weigh_counts(
+    counts: Float[Array, "*groups cases outcomes"], log_p: Float[Array, "samples *groups outcomes"]
+) -> Float[Array, "samples *groups cases"]:
+    """Return `counts @ log_p` for each sample and group: the log-probability of outcomes that occur so many times.
+
+    An impossible outcome that does not occur contributes nothing: zero times minus infinity is zero here.
+    """
+    impossible = jnp.isneginf(log_p)
+    possible = jnp.where(impossible, jnp.zeros_like(log_p), log_p)
+    # Counts weigh up to tau log-probabilities: a product in reduced precision would show in the result.
+    highest = jax.lax.Precision.HIGHEST
+    weighed = jnp.einsum("s...o,...co->s...c", possible, counts, precision=highest)
+    occurring = (counts > 0).astype(log_p.dtype)
+    excluded = jnp.einsum("s...o,...co->s...c", impossible.astype(log_p.dtype), occurring, precision=highest) > 0
+    return jnp.where(excluded, -jnp.inf, weighed)
+
+
+def count_log_probs(
+    log_p_at: Callable[[Shaped[Array, "samples ..."]], Float[Array, "samples *groups outcomes"]],
+    counts: Float[Array, "*groups cases outcomes"],
+    draws: Draws,
+) -> Float[Array, "*groups cases"]:
+    r"""Return $\log \frac{1}{M} \sum_m \exp(\text{counts} \cdot \log p_m)$, streamed over the indices.
+
+    An outcome is whatever has a probability given the index: a label at an anchor, say. A case is a set of outcomes
+    with repetition. No check is made for NaN.
+
+    Args:
+        log_p_at: maps indices to the log-probabilities of the outcomes there.
+        counts: how many times each outcome occurs in each case; the same for all groups if it has no axes for them.
+        draws: the indices to average over.
+    """
+    shape = jax.eval_shape(lambda: weigh_counts(counts, log_p_at(draws.take(1, 0)))).shape[1:]
+    sums = draws.fold(lambda sums, zs, valid: sums.add(weigh_counts(counts, log_p_at(zs)), valid), LogSum.zeros(shape))
+    return sums.log_mean(draws.num_samples)

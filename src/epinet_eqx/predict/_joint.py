@@ -1,0 +1,200 @@
+"""Joint predictions: several inputs at once (Eq. 1 and 2)."""
+
+import functools as ft
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree, Shaped
+
+from .._enn import AbstractENN
+from ._counts import count_log_probs
+from ._inputs import check_examples, check_result, check_targets, make_draws
+from ._likelihood import CATEGORICAL, AbstractLikelihood
+from ._stream import Draws, LogSum, outputs_at
+
+_MAX_TABLE = 2**20
+
+
+def target_log_probs(
+    likelihood: AbstractLikelihood,
+    outputs: Float[Array, "samples batch classes"],
+    y: Shaped[Array, "batch ..."],
+) -> Float[Array, "samples batch"]:
+    """Return the log-probability of each target at each sample."""
+    return jax.vmap(jax.vmap(likelihood.log_prob), in_axes=(0, None))(outputs, y)
+
+
+@eqx.filter_jit
+def _joint_log_prob(
+    enn: AbstractENN, x: PyTree[Array], y: Shaped[Array, "tau ..."], likelihood: AbstractLikelihood, draws: Draws
+) -> Float[Array, ""]:
+    """Return the log of the mean over indices of the product over labels."""
+    embeddings = jax.vmap(enn.embed)(x)
+    counts = jnp.ones((1, y.shape[0]))
+    return count_log_probs(lambda zs: target_log_probs(likelihood, outputs_at(enn, embeddings, zs), y), counts, draws)[
+        0
+    ]
+
+
+@eqx.filter_jit
+def _product_log_prob(
+    enn: AbstractENN, x: PyTree[Array], y: Shaped[Array, "tau ..."], likelihood: AbstractLikelihood, draws: Draws
+) -> Float[Array, ""]:
+    """Return the sum over labels of the log of the mean over indices."""
+    embeddings = jax.vmap(enn.embed)(x)
+    counts = jnp.eye(y.shape[0])
+    log_p = count_log_probs(lambda zs: target_log_probs(likelihood, outputs_at(enn, embeddings, zs), y), counts, draws)
+    return jnp.sum(log_p)
+
+
+@eqx.filter_jit
+def _joint_table(enn: AbstractENN, x: PyTree[Array], shape: tuple[int, ...], draws: Draws) -> Float[Array, "..."]:
+    """Return the log of the mean over indices of the outer product of the class probabilities."""
+    embeddings = jax.vmap(enn.embed)(x)
+    tau = len(shape)
+
+    def step(sums: LogSum, zs: Shaped[Array, "samples ..."], valid: Array) -> LogSum:
+        log_p = jax.nn.log_softmax(outputs_at(enn, embeddings, zs))
+        # Label t varies along axis t: its log-probabilities get size one along the axes of the other labels.
+        factors = [
+            log_p[:, t].reshape(-1, *(size if t == s else 1 for s, size in enumerate(shape))) for t in range(tau)
+        ]
+        return sums.add(ft.reduce(jnp.add, factors), valid)
+
+    return draws.fold(step, LogSum.zeros(shape)).log_mean(draws.num_samples)
+
+
+@eqx.filter_jit
+def _conditional_log_probs(
+    enn: AbstractENN,
+    x: PyTree[Array],
+    y: Shaped[Array, "tau ..."],
+    x_new: PyTree[Array],
+    num_classes: int,
+    draws: Draws,
+) -> Float[Array, " classes"]:
+    """Return the joint log-probabilities of the labels with each class of the new input, normalized over it."""
+    embeddings, new = jax.vmap(enn.embed)(x), enn.embed(x_new)
+    tau = y.shape[0]
+    # The outcomes are the observed labels and the new classes; in each case all of the former and one of the latter.
+    counts = jnp.concatenate([jnp.ones((num_classes, tau)), jnp.eye(num_classes)], axis=1)
+
+    def log_p_at(zs: Shaped[Array, "samples ..."]) -> Float[Array, "samples outcomes"]:
+        observed = target_log_probs(CATEGORICAL, outputs_at(enn, embeddings, zs), y)
+        return jnp.concatenate([observed, jax.nn.log_softmax(enn.heads(new, zs))], axis=1)
+
+    return jax.nn.log_softmax(count_log_probs(log_p_at, counts, draws))
+
+
+def joint_log_prob(
+    enn: AbstractENN,
+    x: PyTree[ArrayLike],
+    y: Shaped[ArrayLike, "tau ..."],
+    *,
+    likelihood: AbstractLikelihood = CATEGORICAL,
+    num_samples: int | None,
+    chunk_size: int = 16,
+    key: PRNGKeyArray | None,
+) -> Float[Array, ""]:
+    r"""Return the joint log-probability of Eq. (2): $\log \int P_Z(dz) \prod_t \mathrm{softmax}(f(x_t, z))_{y_t}$.
+
+    In total nats over the labels. It is the logarithm of an average of products, with one index for all inputs.
+
+    Args:
+        enn: the ENN.
+        x: the inputs $x_{1:\tau}$, an array or a tree of arrays with a leading axis.
+        y: the targets $y_{1:\tau}$.
+        likelihood: how an output becomes a distribution of the target.
+        num_samples: number of indices; None averages exactly over the finite support of the index.
+        chunk_size: how many indices are computed at a time.
+        key: random key of the indices; may be None with `num_samples=None`.
+    """
+    draws = make_draws(enn.index, num_samples, chunk_size=chunk_size, key=key)
+    examples = check_examples(enn, "x", x)
+    y = check_targets(likelihood, y, examples)
+    return check_result("joint log-probability", _joint_log_prob(enn, examples.x, y, likelihood, draws), draws)
+
+
+def product_log_prob(
+    enn: AbstractENN,
+    x: PyTree[ArrayLike],
+    y: Shaped[ArrayLike, "tau ..."],
+    *,
+    likelihood: AbstractLikelihood = CATEGORICAL,
+    num_samples: int | None,
+    chunk_size: int = 16,
+    key: PRNGKeyArray | None,
+) -> Float[Array, ""]:
+    """Return the log-probability of Eq. (1): the labels as if independent, each with its marginal prediction.
+
+    The arguments are those of `joint_log_prob`; the difference between the two is what the ENN knows of how the labels
+    depend on one another.
+    """
+    draws = make_draws(enn.index, num_samples, chunk_size=chunk_size, key=key)
+    examples = check_examples(enn, "x", x)
+    y = check_targets(likelihood, y, examples)
+    return check_result("product log-probability", _product_log_prob(enn, examples.x, y, likelihood, draws), draws)
+
+
+def joint_table(
+    enn: AbstractENN,
+    x: PyTree[ArrayLike],
+    *,
+    num_samples: int | None,
+    chunk_size: int = 16,
+    key: PRNGKeyArray | None,
+) -> Float[Array, "..."]:
+    r"""Return the joint log-probabilities of all combinations of labels (Eq. 2): one axis of classes per input.
+
+    Args:
+        enn: the ENN, of a classification.
+        x: the inputs $x_{1:\tau}$, an array or a tree of arrays with a leading axis; few, since the table has
+            `num_classes ** tau` entries.
+        num_samples: number of indices; None averages exactly over the finite support of the index.
+        chunk_size: how many indices are computed at a time.
+        key: random key of the indices; may be None with `num_samples=None`.
+    """
+    draws = make_draws(enn.index, num_samples, chunk_size=chunk_size, key=key)
+    examples = check_examples(enn, "x", x)
+    entries = examples.num_outputs**examples.length
+    if entries > _MAX_TABLE:
+        raise ValueError(
+            f"`x` must hold so few inputs that the table has at most {_MAX_TABLE} entries; "
+            f"got {examples.length} inputs of {examples.num_outputs} classes."
+        )
+    table = _joint_table(enn, examples.x, (examples.num_outputs,) * examples.length, draws)
+    return check_result("joint log-probabilities", table, draws)
+
+
+def conditional_log_probs(
+    enn: AbstractENN,
+    x: PyTree[ArrayLike],
+    y: Shaped[ArrayLike, "tau ..."],
+    x_new: PyTree[ArrayLike],
+    *,
+    num_samples: int | None,
+    chunk_size: int = 16,
+    key: PRNGKeyArray | None,
+) -> Float[Array, " classes"]:
+    r"""Return the log-probabilities of the classes at a new input, given the labels at others.
+
+    $\hat P(y_{\tau + 1} \mid y_{1:\tau}) = \hat P(y_{1:\tau + 1}) / \hat P(y_{1:\tau})$ by Eq. (2), without training:
+    indices that predicted the labels well count more.
+
+    Args:
+        enn: the ENN, of a classification.
+        x: the inputs $x_{1:\tau}$, an array or a tree of arrays with a leading axis.
+        y: their labels.
+        x_new: the new input, one example without a batch axis.
+        num_samples: number of indices; None averages exactly over the finite support of the index.
+        chunk_size: how many indices are computed at a time.
+        key: random key of the indices; may be None with `num_samples=None`.
+    """
+    draws = make_draws(enn.index, num_samples, chunk_size=chunk_size, key=key)
+    examples = check_examples(enn, "x", x)
+    y = check_targets(CATEGORICAL, y, examples)
+    new = check_examples(enn, "x_new", jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], x_new))
+    x_new = jax.tree.map(lambda leaf: leaf[0], new.x)
+    result = _conditional_log_probs(enn, examples.x, y, x_new, examples.num_outputs, draws)
+    return check_result("conditional log-probabilities", result, draws)

@@ -1,0 +1,91 @@
+"""Sampled predictions, with the indices they were made with (Section 3)."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
+
+from .._checks import check_positive, check_shape, require
+from .._enn import AbstractENN
+from ._inputs import check_examples, make_draws
+from ._stream import outputs_at
+
+
+class Samples(eqx.Module):
+    """Outputs of an ENN at sampled indices; entry `m` of every input belongs to index `zs[m]`.
+
+    A joint prediction multiplies the probabilities of its labels *given the index*, so outputs that were made with
+    different indices must never be combined: `join_samples` refuses.
+    """
+
+    outputs: Float[Array, "samples batch classes"]
+    zs: Shaped[Array, "samples ..."]
+
+
+def _raw(zs: Shaped[Array, "samples ..."]) -> Shaped[Array, "samples ..."]:
+    """Return numbers that can be compared: those of a key, or the indices themselves."""
+    return jr.key_data(zs) if jnp.issubdtype(zs.dtype, jax.dtypes.prng_key) else zs
+
+
+@eqx.filter_jit
+def _sample_at(
+    enn: AbstractENN, x: PyTree[Array], zs: Shaped[Array, "samples ..."], chunk_size: int
+) -> Float[Array, "samples batch classes"]:
+    """Return the outputs at these indices, a chunk of them at a time."""
+    embeddings = jax.vmap(enn.embed)(x)
+    count = zs.shape[0]
+    chunk = min(chunk_size, count)
+    numbers = jnp.minimum(jnp.arange(-(-count // chunk) * chunk), count - 1)
+    chunks = jax.lax.map(lambda rows: outputs_at(enn, embeddings, zs[rows]), numbers.reshape(-1, chunk))
+    return chunks.reshape(-1, *chunks.shape[2:])[:count]
+
+
+def sample_at(enn: AbstractENN, x: PyTree, zs: Shaped[Array, "samples ..."], *, chunk_size: int = 16) -> Samples:
+    """Return the outputs of `enn` at inputs `x` and given indices.
+
+    Args:
+        enn: the ENN.
+        x: inputs, an array or a tree of arrays with a leading batch axis.
+        zs: indices, with a leading axis of samples.
+        chunk_size: how many indices are computed at a time.
+    """
+    check_positive("chunk_size", chunk_size)
+    check_positive("the number of `zs`", zs.shape[0] if zs.ndim else 0)
+    check_shape("zs", zs, (zs.shape[0], *enn.index.shape))
+    examples = check_examples(enn, "x", x)
+    return Samples(_sample_at(enn, examples.x, zs, chunk_size), zs)
+
+
+def sample(
+    enn: AbstractENN, x: PyTree, *, num_samples: int | None, chunk_size: int = 16, key: PRNGKeyArray | None
+) -> Samples:
+    """Return the outputs of `enn` at inputs `x` and sampled indices, the same indices for all inputs.
+
+    Args:
+        enn: the ENN.
+        x: inputs, an array or a tree of arrays with a leading batch axis.
+        num_samples: number of indices; None takes each index of a finite support once.
+        chunk_size: how many indices are computed at a time.
+        key: random key; it determines the indices, so equal keys give samples that can be joined.
+    """
+    draws = make_draws(enn.index, num_samples, chunk_size=chunk_size, key=key)
+    examples = check_examples(enn, "x", x)
+    zs = draws.take(draws.num_samples, 0)
+    return Samples(_sample_at(enn, examples.x, zs, chunk_size), zs)
+
+
+def join_samples(*samples: Samples) -> Samples:
+    """Return samples of several batches of inputs as one; they must have been made with the same indices."""
+    if not samples:
+        raise ValueError("`samples` must hold at least one entry; got none.")
+    first = samples[0]
+    for number, other in enumerate(samples):
+        message = f"`samples[{number}]` must be made with the same indices `zs` as `samples[0]`"
+        if other.zs.shape != first.zs.shape or other.zs.dtype != first.zs.dtype:
+            raise ValueError(
+                f"{message}, {first.zs.dtype} of {first.zs.shape}; got {other.zs.dtype} of {other.zs.shape}."
+            )
+        differ = jnp.any(_raw(other.zs) != _raw(first.zs))
+        first = require(first, differ, f"{message}; got different ones.")
+    return Samples(jnp.concatenate([entry.outputs for entry in samples], axis=1), first.zs)

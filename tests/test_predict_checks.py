@@ -1,0 +1,127 @@
+"""Predictions: what is wrong with the input is said in a sentence, and NaN is never passed on in silence."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from tests.enn_tables import Counting, Linear, Table, Traces
+
+from epinet_eqx.indices import KeyIndex
+from epinet_eqx.predict import (
+    Gaussian,
+    conditional_log_probs,
+    joint_log_prob,
+    joint_table,
+    marginal_log_probs,
+    moments,
+    sample,
+    sample_at,
+    uncertainty,
+)
+from epinet_eqx.predict._inputs import make_draws
+
+X = jnp.array([[1.0, 0.0], [0.0, 1.0], [2.0, 2.0]])
+Y = jnp.array([[0.5], [0.0], [1.0]])
+ENN = Linear(2)
+
+
+def joint(x=X, y=Y, likelihood=None, num_samples=4, chunk_size=16, key=0):
+    likelihood = Gaussian(1.0) if likelihood is None else likelihood
+    key = None if key is None else jr.key(key)
+    return joint_log_prob(ENN, x, y, likelihood=likelihood, num_samples=num_samples, chunk_size=chunk_size, key=key)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_samples": 0}, "`num_samples` must be a positive integer; got 0."),
+        ({"num_samples": None}, "`num_samples` must be given for an index without a finite support, GaussianIndex"),
+        ({"key": None}, "`key` must be given to draw `num_samples` = 4 indices; got None."),
+        ({"chunk_size": 0}, "`chunk_size` must be a positive integer; got 0."),
+        ({"x": X[:0]}, "`x` must not be empty; got shapes"),
+        ({"x": jnp.array(1.0)}, "`x` must hold arrays with a leading batch axis"),
+        ({"x": X.at[1, 0].set(jnp.nan)}, "`x` must be finite; got 1 non-finite of 6 values."),
+        ({"y": Y[:2]}, "`y` must hold one target per example of `x`, 3; got shape (2, 1)."),
+        ({"y": jnp.zeros((3, 2))}, "`y` must hold 1 floating-point outputs per example; got shape (3, 2) of float32."),
+        ({"y": jnp.zeros(3, int)}, "`y` must hold 1 floating-point outputs per example; got shape (3,) of int32."),
+        ({"y": Y.at[0].set(jnp.inf)}, "`y` must be finite; got 1 non-finite of 3 values."),
+    ],
+)
+def test_bad_arguments_are_named_with_their_value(arguments, message):
+    with pytest.raises(ValueError) as error:
+        joint(**arguments)
+    assert message in str(error.value)
+
+
+def test_bad_scale_of_the_noise():
+    with pytest.raises(ValueError, match="`scale` must be finite and at least"):
+        Gaussian(0.0)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (jnp.array([0, 2]), "`y` must hold classes from 0 to 1; got values from 0 to 2."),
+        (jnp.array([-1, 0]), "`y` must hold classes from 0 to 1; got values from -1 to 0."),
+        (jnp.array([0.0, 1.0]), "`y` must hold one integer class per example; got shape (2,) of float32."),
+        (jnp.zeros((2, 2), int), "`y` must hold one integer class per example; got shape (2, 2) of int32."),
+    ],
+)
+def test_bad_labels(y, message):
+    table = Table(jnp.zeros((1, 2, 2)))
+    for call in (joint_log_prob, lambda *a, **k: conditional_log_probs(*a, jnp.array(0), **k)):
+        with pytest.raises(ValueError) as error:
+            call(table, jnp.arange(2), y, num_samples=None, key=None)
+        assert message in str(error.value)
+
+
+def test_table_that_would_not_fit():
+    with pytest.raises(ValueError, match="at most 1048576 entries; got 30 inputs of 2 classes"):
+        joint_table(Table(jnp.zeros((1, 1, 2))), jnp.zeros(30, int), num_samples=None, key=None)
+
+
+def test_bad_indices_and_batches():
+    with pytest.raises(ValueError, match=r"`zs` must have shape \(5, 2\); got \(5, 3\)"):
+        sample_at(ENN, X, jnp.zeros((5, 3)))
+    with pytest.raises(ValueError, match="`batch_size` must be a positive integer; got 0"):
+        moments(ENN, X, num_samples=3, batch_size=0, key=jr.key(0))
+    with pytest.raises(ValueError, match="finite support, KeyIndex"):
+        make_draws(KeyIndex(), None, chunk_size=16, key=None)
+
+
+def test_wrong_input_shape_is_named_before_anything_compiles():
+    traces = Traces()
+    with pytest.raises(Exception, match="x"):
+        sample(Counting(ENN, traces), jnp.zeros((3, 5)), num_samples=2, key=jr.key(0))
+    assert traces.count == 1
+
+
+def test_nan_of_the_network_is_an_error():
+    table = Table([[[0.0, 1.0], [jnp.nan, 0.0]]])
+    for function in (marginal_log_probs, uncertainty, moments):
+        assert np.isfinite(jax.tree.leaves(function(table, jnp.array([0]), num_samples=None, key=None))[0]).all()
+        with pytest.raises(ValueError, match="`enn` must not output NaN; got NaN in the .* over 1 indices"):
+            function(table, jnp.arange(2), num_samples=None, key=None)
+
+
+def test_checks_hold_inside_compiled_programs():
+    table = Table([[[0.0, 1.0], [jnp.nan, 0.0]]])
+
+    @eqx.filter_jit
+    def value(x, y):
+        return joint_log_prob(table, x, y, num_samples=None, key=None)
+
+    assert np.allclose(value(jnp.array([0]), jnp.array([1])), -np.log1p(np.exp(-1)))
+    with pytest.raises(RuntimeError, match="`y` must hold classes from 0 to 1"):
+        value(jnp.array([0]), jnp.array([2]))
+    with pytest.raises(RuntimeError, match="`enn` must not output NaN"):
+        value(jnp.array([1]), jnp.array([1]))
+
+
+def test_numpy_data_and_small_integer_labels_are_welcome():
+    table = Table([[[0.0, 1.0], [3.0, 0.0]]])
+    x, y = np.arange(2), np.array([1, 0], dtype=np.uint8)
+    expected = -np.log1p(np.exp(-1)) - np.log1p(np.exp(-3))
+    assert np.allclose(joint_log_prob(table, x, y, num_samples=None, key=None), expected)
