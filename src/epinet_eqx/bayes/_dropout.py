@@ -1,0 +1,157 @@
+"""Monte Carlo dropout (Section 3.2)."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
+
+from .._checks import check_positive, check_shape, check_sizes, is_traced, require
+from .._enn import AbstractENN, map_head
+from .._init import Initializer, truncated_normal
+from .._tree import Frozen
+from ..indices import KeyIndex
+from ..networks import Linear
+
+
+class Dropout(eqx.Module):
+    """Sets random entries to zero and divides the others by the probability of staying, so that the mean is kept.
+
+    The mask is a function of the key: with the same key every input has the same mask.
+    """
+
+    rate: Frozen[Float[Array, ""]]
+    channelwise: bool = eqx.field(static=True)
+
+    def __init__(self, rate: float | Float[Array, ""] = 0.1, *, channelwise: bool = False):
+        """Initialize the layer.
+
+        Args:
+            rate: the probability of being dropped, an array so that sweeping it compiles once.
+            channelwise: whether to drop all of a channel (the first axis) or none, as feature maps want it.
+        """
+        value = jnp.asarray(rate, dtype=float)
+        found = "" if is_traced(value) else f"; got {float(value)}"
+        self.rate = Frozen(require(value, ~((value >= 0) & (value < 1)), f"`rate` must be in [0, 1){found}."))
+        self.channelwise = channelwise
+
+    def __call__(self, x: Float[Array, "*shape"], *, key: PRNGKeyArray | None = None) -> Float[Array, "*shape"]:
+        """Return `x` with the mask of `key`, or as it is without a key."""
+        if key is None:
+            return x
+        shape = (*x.shape[:1], *(1 for _ in x.shape[1:])) if self.channelwise else x.shape
+        kept = 1 - self.rate.value
+        # Zero or one over `kept`: depends on the key only, so under a `vmap` over inputs it is computed once.
+        mask = jnp.where(jr.bernoulli(key, kept, shape), 1 / kept, 0.0).astype(x.dtype)
+        return x * jnp.broadcast_to(mask, x.shape)
+
+
+class DropoutChain(eqx.Module):
+    """Layers one after another; `Dropout` layer number `n` takes its mask from stream `n` of the key."""
+
+    layers: tuple[Callable[..., Any], ...]
+
+    def __call__(self, x: PyTree[Array], *, key: PRNGKeyArray | None = None) -> PyTree[Array]:
+        """Return the result for one example with the masks of `key`; without a key nothing is dropped."""
+        number = 0
+        for layer in self.layers:
+            if isinstance(layer, Dropout):
+                x = layer(x, key=None if key is None else jr.fold_in(key, number))
+                number += 1
+            else:
+                x = layer(x)
+        return x
+
+
+class MCDropout(AbstractENN):
+    """A network with dropout as an ENN: the index is the key of its masks.
+
+    One index means one mask per layer, for all inputs of a joint prediction, and in training for a whole batch. What
+    comes before the first dropout layer runs once per input, in `embed`.
+    """
+
+    network: Callable[..., Float[Array, " classes"]]
+    trunk: Callable[[PyTree[Array]], PyTree[Array]] | None
+    index: KeyIndex
+
+    def __init__(
+        self,
+        network: Callable[..., Float[Array, " classes"]],
+        trunk: Callable[[PyTree[Array]], PyTree[Array]] | None = None,
+    ):
+        """Initialize from parts.
+
+        Args:
+            network: called as `network(x, key=key)` and random by nothing but the key: a `DropoutChain`, or any
+                Equinox module with dropout layers.
+            trunk: maps one example to what the network sees; by default it sees the example itself.
+        """
+        self.network = network
+        self.trunk = trunk
+        self.index = KeyIndex()
+
+    @classmethod
+    def of(cls, layers: Sequence[Callable[..., Any]]) -> "MCDropout":
+        """Return the ENN of layers one after another, at least one of them a `Dropout`."""
+        first = next((number for number, layer in enumerate(layers) if isinstance(layer, Dropout)), None)
+        if first is None:
+            kinds = [type(layer).__name__ for layer in layers]
+            raise ValueError(f"`layers` must have at least one `Dropout`; got {kinds}.")
+        trunk = DropoutChain(tuple(layers[:first])) if first else None
+        return cls(DropoutChain(tuple(layers[first:])), trunk)
+
+    def embed(self, x: PyTree[Array]) -> PyTree[Array]:
+        """Return what all masks share: the input, or the output of the trunk."""
+        return x if self.trunk is None else self.trunk(x)
+
+    def head(self, embedding: PyTree[Array], z: PRNGKeyArray) -> Float[Array, " classes"]:
+        """Return the output with the masks of `z`."""
+        check_shape("z", z, ())
+        # The same key for many inputs is the point here, so the reuse checker gets a copy.
+        return self.network(embedding, key=jr.clone(z))
+
+    def heads(self, embedding: PyTree[Array], zs: Key[Array, " samples"]) -> Float[Array, "samples classes"]:
+        """Return the outputs with many masks."""
+        return map_head(self, embedding, zs)
+
+
+def dropout_mlp(
+    in_dim: int,
+    out_dim: int,
+    hidden: tuple[int, ...] = (100, 100),
+    *,
+    rate: float | Float[Array, ""] = 0.1,
+    dropout_input: bool = False,
+    activation: Callable[[Array], Array] = jax.nn.relu,
+    initializer: Initializer = truncated_normal,
+    first_initializer: Initializer | None = None,
+    key: PRNGKeyArray,
+) -> MCDropout:
+    """Return an MLP with dropout on the hidden units before their activation, as the Neural Testbed has it.
+
+    Args:
+        in_dim: size of the input vector.
+        out_dim: number of outputs (classes).
+        hidden: sizes of the hidden layers, at least one.
+        rate: the probability of being dropped.
+        dropout_input: whether to drop entries of the input too.
+        activation: activation of the hidden layers.
+        initializer: draws the weight and bias of each layer.
+        first_initializer: another one for the first layer.
+        key: random key.
+    """
+    if not hidden:
+        raise ValueError(f"`hidden` must have at least one layer, for the masks; got {hidden}.")
+    check_sizes("hidden", hidden)
+    check_positive("in_dim", in_dim)
+    check_positive("out_dim", out_dim)
+    sizes = (in_dim, *hidden, out_dim)
+    keys = jr.split(key, len(sizes) - 1)
+    first = Linear(in_dim, hidden[0], initializer=first_initializer or initializer, key=keys[0])
+    layers: list[Callable[..., Any]] = [Dropout(rate), first] if dropout_input else [first]
+    for size_in, size_out, layer_key in zip(sizes[1:-1], sizes[2:], keys[1:], strict=True):
+        layers += [Dropout(rate), activation, Linear(size_in, size_out, initializer=initializer, key=layer_key)]
+    return MCDropout.of(layers)

@@ -1,0 +1,117 @@
+"""The prior of the hypermodel agent: an MLP whose weights are linear in the index (Section 5)."""
+
+import itertools
+import math
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .._checks import check_positive, check_shape, check_sizes
+from .._enn import AbstractENN, map_head
+from .._keys import named_keys
+from ..indices import AbstractIndex
+
+
+class IndexedLinear(eqx.Module):
+    """An affine map whose weight and bias are linear in a stretch of the index."""
+
+    weight: Float[Array, "out in index"]
+    bias: Float[Array, "out index"]
+    start: int = eqx.field(static=True)
+
+    def __init__(self, weight: Float[Array, "out in index"], bias: Float[Array, "out index"], start: int):
+        """Initialize from the coefficients and the first entry of the index that they multiply."""
+        self.weight = weight
+        self.bias = bias
+        self.start = start
+
+    def __call__(self, x: Float[Array, " in"], z: Float[Array, " all_index"]) -> Float[Array, " out"]:
+        """Return `W(z) x + b(z)`."""
+        part = z[self.start : self.start + self.bias.shape[-1]]
+        return (self.weight @ part) @ x + self.bias @ part
+
+
+def _stretches(index_dim: int, num_layers: int) -> list[tuple[int, int]]:
+    """Return the first entry and the length of each layer's stretch: disjoint, or all of it if there are too few."""
+    if index_dim < num_layers:
+        return [(0, index_dim)] * num_layers
+    lengths = [index_dim // num_layers + (layer < index_dim % num_layers) for layer in range(num_layers)]
+    return list(zip(itertools.accumulate(lengths, initial=0), lengths, strict=False))
+
+
+class IndexedMLP(AbstractENN):
+    r"""An MLP, each of whose weights is $c^\top z_l$ with $c$ uniform on the unit sphere.
+
+    $z_l$ is the part of the index that belongs to layer $l$: the index is cut into as many parts as there are layers.
+    Weights are divided by the root of the fan-in in all layers but the first. This is the prior function of the
+    testbed's hypermodel agent, where it is used in an `AdditivePrior`; the first layer's products with the input
+    are shared by all indices.
+    """
+
+    layers: tuple[IndexedLinear, ...]
+    index: AbstractIndex
+    in_dim: int = eqx.field(static=True)
+    activation: Callable[[Array], Array] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        in_dim: int,
+        out_dim: int,
+        hidden: tuple[int, ...],
+        index: AbstractIndex,
+        *,
+        activation: Callable[[Array], Array] = jax.nn.relu,
+        key: PRNGKeyArray,
+    ):
+        """Initialize the network.
+
+        Args:
+            in_dim: size of the input vector.
+            out_dim: number of outputs (classes).
+            hidden: sizes of the hidden layers; may be empty.
+            index: the reference distribution, a vector index.
+            activation: activation of the hidden layers.
+            key: random key.
+        """
+        check_positive("in_dim", in_dim)
+        check_positive("out_dim", out_dim)
+        check_sizes("hidden", hidden)
+        if len(index.shape) != 1:
+            raise ValueError(f"`index` must be an index with vector values; got shape {index.shape}.")
+        sizes = (in_dim, *hidden, out_dim)
+        layers = []
+        for layer, (start, length) in enumerate(_stretches(index.size, len(sizes) - 1)):
+            weight_key, bias_key = named_keys(jr.fold_in(key, layer), "weight", "bias")
+            weight = jr.normal(weight_key, (sizes[layer + 1], sizes[layer], length))
+            bias = jr.normal(bias_key, (sizes[layer + 1], length))
+            divisor = 1.0 if layer == 0 else math.sqrt(sizes[layer])
+            weight = weight / jnp.linalg.norm(weight, axis=-1, keepdims=True) / divisor
+            layers.append(IndexedLinear(weight, bias / jnp.linalg.norm(bias, axis=-1, keepdims=True), start))
+        self.layers = tuple(layers)
+        self.index = index
+        self.in_dim = in_dim
+        self.activation = activation
+
+    def embed(self, x: Float[Array, " in"]) -> Float[Array, "units index"]:
+        """Return the coefficients of the first layer's units in the index."""
+        check_shape("x", x, (self.in_dim,))
+        first = self.layers[0]
+        return jnp.einsum("oid,i->od", first.weight, x) + first.bias
+
+    def head(self, embedding: Float[Array, "units index"], z: Float[Array, " all_index"]) -> Float[Array, " classes"]:
+        """Return the output at one index."""
+        check_shape("z", z, self.index.shape)
+        units = embedding @ z[: embedding.shape[-1]]
+        for layer in self.layers[1:]:
+            units = layer(self.activation(units), z)
+        return units
+
+    def heads(
+        self, embedding: Float[Array, "units index"], zs: Float[Array, "samples all_index"]
+    ) -> Float[Array, "samples classes"]:
+        """Return the outputs at many indices; the weights of an index are computed once for all inputs."""
+        return map_head(self, embedding, zs)
