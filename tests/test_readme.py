@@ -1,0 +1,46 @@
+"""The README: its examples run as a reader would run them, and show what they print."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def numbers(text):
+    """Return all numbers of a text."""
+    return np.array([float(number) for number in re.findall(r"\d+\.\d+", text)])
+
+
+def run(program, folder):
+    """Run a program in a folder of its own and return what it prints."""
+    command = [sys.executable, "-c", f"import matplotlib; matplotlib.use('Agg')\n{program}"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_two_moons_runs_and_prints_what_is_shown(tmp_path):
+    pytest.importorskip("matplotlib")
+    printed = numbers(run(EXAMPLES[0], tmp_path))
+    shown = numbers(re.search(r"```text\n(.*?)```", README, re.DOTALL).group(1))
+    assert printed.shape == (4,) and np.allclose(printed, shown, atol=0.02)
+    assert (tmp_path / "two_moons.png").stat().st_size > 10_000
+
+
+def test_regression_runs(tmp_path):
+    pytest.importorskip("matplotlib")
+    run(EXAMPLES[1], tmp_path)
+    assert (tmp_path / "regression.png").stat().st_size > 10_000
+
+
+def test_there_are_two_commands_and_every_linked_file_exists():
+    assert len(re.findall(r"```bash\npython3 -m venv [^\n]*\n```", README)) == len(re.findall("```bash", README)) == 2
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert target.startswith("https://") or (ROOT / target).exists(), target
