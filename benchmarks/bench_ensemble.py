@@ -53,9 +53,7 @@ def main() -> list[Ratio]:
     make = eqx.filter_jit(make_particle)
 
     def fits():
-        return [
-            fit(Deterministic(make(key)), data, loss, key=train_key, **options).enn.network for key in keys[:SAMPLE]
-        ]
+        return [fit(Deterministic(make(key)), data, loss, key=train_key, **options).enn for key in keys[:SAMPLE]]
 
     def fit_together():
         return fit_ensemble(make_particle, data, loss, num_particles=PARTICLES, key=train_key, **options)[0].particles
@@ -66,7 +64,7 @@ def main() -> list[Ratio]:
         lambda: eqx.filter(fits(), eqx.is_array),
         lambda: eqx.filter(fit_together(), eqx.is_array),
     ]
-    loop_alone, loop_together, fit_alone, fit_all = minimum_times(functions, rounds=5)
+    loop_alone, loop_together, fit_alone, fit_all = minimum_times(functions, rounds=3)
     return [
         Ratio(
             "ensemble: particle-steps/s of the loop, over one by one",

@@ -18,6 +18,8 @@ jax.config.update("jax_num_cpu_devices", 4)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_debug_key_reuse", True)
+# Most of the time of these tests goes into compiling tiny programs, which XLA need not optimize.
+jax.config.update("jax_disable_most_optimizations", True)
 
 # Pictures are drawn without a screen.
 os.environ["MPLBACKEND"] = "Agg"
@@ -46,3 +48,11 @@ def as_user():
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
+def optimized():
+    """Compile as a user does: for tests that count operations or memory."""
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)

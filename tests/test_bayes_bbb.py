@@ -60,7 +60,7 @@ def test_output_of_a_linear_network_is_gaussian_with_the_exact_moments(getkey):
     assert jnp.all(jnp.abs(jnp.std(outputs, 0) / deviation - 1) < 4 / 8000**0.5)
 
 
-def test_parameters_are_drawn_once_per_index_not_per_input(getkey):
+def test_parameters_are_drawn_once_per_index_not_per_input(getkey, optimized):
     network = MLP(10, 2, (50, 50), key=getkey())
     x = jnp.zeros((64, 10))
 

@@ -70,7 +70,7 @@ def test_rate_zero_is_the_network_without_dropout(getkey):
     assert jnp.allclose(enn(x, getkey()), Deterministic(enn.network)(x, jnp.array(0)), atol=1e-6)
 
 
-def test_first_layer_runs_once_per_input(getkey):
+def test_first_layer_runs_once_per_input(getkey, optimized):
     # In 64 inputs and 16 indices the wide first layer is counted 64 times, not 1024 times.
     enn = dropout_mlp(400, 2, (10,), key=getkey())
     zs = enn.index.sample_many(16, key=getkey())

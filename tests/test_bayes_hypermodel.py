@@ -21,14 +21,26 @@ from epinet_eqx.indices import GaussianIndex, ParticleIndex, ScaledGaussianIndex
 from epinet_eqx.networks import MLP
 
 
-def _linear(key, in_dim=3, hidden=(5,), index_dim=6):
-    network = MLP(in_dim, 4, hidden, key=jr.fold_in(key, 0))
+# Compiled as a whole, models are made much faster than array by array.
+@eqx.filter_jit
+def _linear(key, in_dim=3, hidden=(5,), out_dim=4, index_dim=6):
+    network = MLP(in_dim, out_dim, hidden, key=jr.fold_in(key, 0))
     return LinearHypermodel(network, ScaledGaussianIndex(index_dim), key=jr.fold_in(key, 1))
 
 
+@eqx.filter_jit
+def _prior(index, key, hidden=(5,)):
+    return IndexedMLP(3, 4, hidden, index, key=key)
+
+
+@eqx.filter_jit
+def _network(key):
+    return MLP(3, 4, (5,), key=key)
+
+
 def test_split_parameters_round_trip_keeps_frozen_parts(getkey):
-    network = MLP(3, 4, (5,), key=getkey())
-    prior = AdditivePrior(Deterministic(network), Deterministic(MLP(3, 4, (2,), key=getkey())), 2.0)
+    network = _network(getkey())
+    prior = AdditivePrior(Deterministic(network), Deterministic(_network(getkey())), 2.0)
     vector, skeleton = split_parameters(prior)
     assert skeleton.size == vector.size == 3 * 5 + 5 + 5 * 4 + 4  # the prior and its scale are no parameters
     assert eqx.tree_equal(skeleton.build(vector), prior)
@@ -55,8 +67,7 @@ def test_parameters_are_affine_in_the_index(getkey):
 
 
 def test_initialization_is_the_testbeds(getkey):
-    network = MLP(100, 50, (40,), key=getkey())
-    enn = LinearHypermodel(network, ScaledGaussianIndex(6), key=getkey())
+    enn = _linear(getkey(), in_dim=100, hidden=(40,), out_dim=50)
     ends = np.cumsum(enn.skeleton.sizes)
     for start, end in zip([0, *ends[:-1]], ends, strict=True):
         size = end - start
@@ -69,12 +80,12 @@ def test_initialization_is_the_testbeds(getkey):
 
 
 def test_testbed_agent_has_seven_numbers_per_parameter(getkey):
-    enn = LinearHypermodel(MLP(2, 2, (50, 50), key=getkey()), ScaledGaussianIndex(6), key=getkey())
+    enn = eqx.filter_eval_shape(_linear, getkey(), in_dim=2, hidden=(50, 50), out_dim=2)
     assert enn.skeleton.size == 2802
     assert enn.weight.size + enn.bias.size == 2802 * 7
 
 
-def test_parameters_are_generated_once_per_index(getkey):
+def test_parameters_are_generated_once_per_index(getkey, optimized):
     enn = _linear(getkey(), in_dim=20, hidden=(30,), index_dim=50)
     zs = enn.index.sample_many(4, key=getkey())
 
@@ -92,7 +103,7 @@ def test_parameters_are_generated_once_per_index(getkey):
 
 
 def test_diagonal_hypermodel_is_bayes_by_backprop_in_other_coordinates(getkey):
-    network = MLP(3, 4, (5,), key=getkey())
+    network = _network(getkey())
     diagonal = DiagonalHypermodel(network, scale_init=0.2)
     bayes = BayesByBackprop(network, sigma_init=0.2)
     x, z = jr.normal(getkey(), (3,)), diagonal.index.sample(key=getkey())
@@ -101,7 +112,7 @@ def test_diagonal_hypermodel_is_bayes_by_backprop_in_other_coordinates(getkey):
 
 
 def test_indexed_mlp_is_the_mlp_with_the_weights_of_its_index(getkey):
-    prior = IndexedMLP(3, 4, (5, 6), ScaledGaussianIndex(8), key=getkey())
+    prior = _prior(ScaledGaussianIndex(8), getkey(), hidden=(5, 6))
     assert [(layer.start, layer.bias.shape[-1]) for layer in prior.layers] == [(0, 3), (3, 3), (6, 2)]
     for layer, fan_in in zip(prior.layers, (1, 5, 6), strict=True):  # the first layer is not scaled
         np.testing.assert_allclose(np.linalg.norm(layer.weight, axis=-1), fan_in**-0.5, rtol=1e-5)
@@ -115,7 +126,7 @@ def test_indexed_mlp_is_the_mlp_with_the_weights_of_its_index(getkey):
 
 
 def test_indexed_mlp_shares_an_index_that_is_too_short(getkey):
-    prior = IndexedMLP(3, 4, (5,), GaussianIndex(1), key=getkey())
+    prior = _prior(GaussianIndex(1), getkey())
     assert [(layer.start, layer.bias.shape[-1]) for layer in prior.layers] == [(0, 1), (0, 1)]
     # Two layers of ReLU and biases, each linear in the same positive number.
     x, z = jr.normal(getkey(), (3,)), jnp.ones(1)
@@ -127,7 +138,7 @@ def test_indexed_mlp_shares_an_index_that_is_too_short(getkey):
 
 def test_additive_prior_is_the_sum_and_stays_as_it_is(getkey):
     enn = _linear(getkey())
-    prior = IndexedMLP(3, 4, (5,), ScaledGaussianIndex(6), key=getkey())
+    prior = _prior(ScaledGaussianIndex(6), getkey())
     both = AdditivePrior(enn, prior, 3.0)
     x, zs = jr.normal(getkey(), (3,)), enn.index.sample_many(3, key=getkey())
     expected = enn.heads(enn.embed(x), zs) + 3.0 * prior.heads(prior.embed(x), zs)
@@ -140,7 +151,7 @@ def test_additive_prior_is_the_sum_and_stays_as_it_is(getkey):
 
 
 def test_bad_input(getkey):
-    network = MLP(3, 4, (5,), key=getkey())
+    network = _network(getkey())
     enn = _linear(getkey())
     with pytest.raises(ValueError, match="`index` must be an index with vector values"):
         LinearHypermodel(network, ParticleIndex(3), key=getkey())
@@ -156,8 +167,8 @@ def test_bad_input(getkey):
         AdditivePrior(enn, enn, -1.0)
     for other in (GaussianIndex(6), ScaledGaussianIndex(5), ScaledGaussianIndex(6, 0.5)):
         with pytest.raises(ValueError, match="`prior` must have the index of `enn`"):
-            AdditivePrior(enn, IndexedMLP(3, 4, (5,), other, key=getkey()))
-    narrow = AdditivePrior(enn, IndexedMLP(3, 2, (5,), enn.index, key=getkey()))
+            AdditivePrior(enn, eqx.tree_at(lambda e: e.index, enn, other))
+    narrow = AdditivePrior(enn, _linear(getkey(), out_dim=2))
     with pytest.raises(ValueError, match=r"`prior` must have shape \(4,\); got \(2,\)"):
         narrow(jnp.ones(3), jnp.ones(6))
     with pytest.raises(ValueError, match=r"`z` must have shape \(6,\); got \(5,\)"):

@@ -14,7 +14,7 @@ from epinet_eqx.networks import MLP, FunctionNetwork
 
 @pytest.fixture
 def network(getkey):
-    return MLP(3, 4, (5,), key=getkey())
+    return eqx.filter_jit(lambda key: MLP(3, 4, (5,), key=key))(getkey())
 
 
 def _covariance(enn):

@@ -12,6 +12,7 @@ from epinet_eqx.bayes import Ensemble, NetworkWithPrior, from_blackjax, from_sam
 from epinet_eqx.networks import MLP, Linear
 
 
+@eqx.filter_jit
 def _network(key):
     return MLP(3, 4, (5,), key=key)
 

@@ -26,6 +26,7 @@ from epinet_eqx.indices import GaussianIndex, KeyIndex, ParticleIndex, ScaledGau
 from epinet_eqx.networks import MLP, Linear
 
 
+@eqx.filter_jit
 def _network(key):
     return MLP(3, 4, (5,), key=key)
 
@@ -70,7 +71,7 @@ def test_each_wrapper_is_a_transport(name, getkey):
     # Equal at every index, and so equal in distribution jointly at all inputs, Eq. (3).
     make, transport_map = WRAPPERS[name]
     network = _network(getkey())
-    enn = make(network, getkey())
+    enn = eqx.filter_jit(make)(network, getkey())
     transport = Transport(network, transport_map, enn.index, nu=enn)
     x, zs = jr.normal(getkey(), (2, 3)), enn.index.sample_many(4, key=getkey())
     np.testing.assert_allclose(_outputs(transport, x, zs), _outputs(enn, x, zs), rtol=1e-4, atol=1e-5)

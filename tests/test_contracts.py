@@ -56,6 +56,10 @@ def test_a_step_moves_what_is_trainable_and_nothing_else(enn, getkey):
     mask = epi.trainable_mask(enn)
     # adamw decays even what has no gradient: frozen parts must be out of its reach.
     optimizer = optax.adamw(1e-2, weight_decay=0.1)
+    if not any(jax.tree.leaves(mask)):  # Fitted, not trained: Laplace, SWAG.
+        with pytest.raises(ValueError, match="`enn` must have something to train"):
+            init_state(enn, optimizer, key=getkey())
+        return
     state = init_state(enn, optimizer, key=getkey())
     batch = Batch.of(jr.normal(getkey(), (4, IN_DIM)), jnp.arange(4))
     step = eqx.filter_jit(lambda state: train_step(

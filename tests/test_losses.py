@@ -167,7 +167,7 @@ def test_bootstraps_of_different_keys_are_independent():
 def test_weights_have_mean_and_variance_one(make, getkey):
     weight = jax.vmap(make(key=getkey()).weight)
     # Scores at the midpoints of equal steps of probability: the distribution without noise.
-    grid = (jnp.arange(20_000) + 0.5) / 20_000
+    grid = (jnp.arange(20_000.0) + 0.5) / 20_000
     weights = weight(ndtri(grid))
     assert jnp.allclose(jnp.mean(weights), 1, atol=1e-3)
     assert jnp.allclose(jnp.var(weights), 1, atol=5e-3)

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from tests.enn_tables import Counting, Linear, Table, Traces
 
 from epinet_eqx.indices import KeyIndex
 from epinet_eqx.predict import (
@@ -21,10 +20,11 @@ from epinet_eqx.predict import (
     uncertainty,
 )
 from epinet_eqx.predict._inputs import make_draws
+from tests.enn_tables import Counting, Linear, Table, Traces
 
 X = jnp.array([[1.0, 0.0], [0.0, 1.0], [2.0, 2.0]])
 Y = jnp.array([[0.5], [0.0], [1.0]])
-ENN = Linear(2)
+ENN = Linear(jnp.ones((1, 2)))
 
 
 def joint(x=X, y=Y, likelihood=None, num_samples=4, chunk_size=16, key=0):

@@ -8,6 +8,7 @@ from . import losses as losses
 from . import metrics as metrics
 from . import networks as networks
 from . import predict as predict
+from . import testbed as testbed
 from . import training as training
 from ._enn import AbstractENN as AbstractENN
 from ._enn import Tempered as Tempered

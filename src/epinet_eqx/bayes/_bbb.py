@@ -9,19 +9,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
 from .._checks import check_shape
-from .._enn import AbstractENN, map_head
 from ..indices import GaussianIndex
+from ._bnn import AbstractBNN
 from ._parameters import Skeleton, split_parameters
 
 
-class BayesByBackprop(AbstractENN):
+class BayesByBackprop(AbstractBNN):
     r"""A mean-field Gaussian over the parameters of a network (Blundell et al., 2015).
 
     The parameters at index $z \sim N(0, I)$ are $\hat\theta = \mu + \sigma \odot z$, with $\sigma$ the softplus of
     $\rho$: the transport map in the proof of Theorem 3. $\mu$ and $\rho$ are what is trained, with the penalty
     `losses.GaussianKL` or `losses.ScaleMixtureKL`. Parameters inside a `Frozen` part of the network stay as they are.
-
-    The parameters of one index do not depend on the input, so under a `vmap` over inputs they are computed once.
     """
 
     mean: Float[Array, " parameters"]
@@ -53,14 +51,6 @@ class BayesByBackprop(AbstractENN):
         check_shape("z", z, self.index.shape)
         return self.mean + self.sigma * z
 
-    def embed(self, x: PyTree[Array]) -> PyTree[Array]:
-        """Return the input: every layer depends on the index."""
-        return x
-
-    def head(self, embedding: PyTree[Array], z: Float[Array, " index"]) -> Float[Array, " classes"]:
-        """Return the output of the network with the parameters of `z`."""
-        return self.skeleton.build(self.parameters_at(z))(embedding)
-
-    def heads(self, embedding: PyTree[Array], zs: Float[Array, "samples index"]) -> Float[Array, "samples classes"]:
-        """Return the outputs with the parameters of many indices."""
-        return map_head(self, embedding, zs)
+    def network_at(self, z: Float[Array, " index"]) -> Any:
+        """Return the network with the parameters of `z`."""
+        return self.skeleton.build(self.parameters_at(z))

@@ -6,12 +6,20 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int, PyTree
 
 
 def _with_paths(module: PyTree) -> dict[str, Any]:
     """Return the leaves of `module` by their paths."""
     return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(module)}
+
+
+def _check_no_numpy(name: str, module: PyTree) -> None:
+    """Raise if `module` holds NumPy arrays: they are no arrays to Equinox and would not be mapped over."""
+    for path, leaf in _with_paths(module).items():
+        if isinstance(leaf, np.ndarray):
+            raise ValueError(f"`{name}{path}` must be a JAX array; got a NumPy array of shape {leaf.shape}.")
 
 
 def _describe(leaf: Any) -> str:
@@ -50,6 +58,7 @@ def stack(name: str, modules: Sequence[PyTree]) -> Any:
     if not modules:
         raise ValueError(f"`{name}` must hold at least one module; got none.")
     for number, module in enumerate(modules):
+        _check_no_numpy(f"{name}[{number}]", module)
         _check_same_structure(f"{name}[{number}]", module, modules[0])
     stacks, rest = zip(*(eqx.partition(module, eqx.is_array) for module in modules), strict=True)
     return eqx.combine(jax.tree.map(lambda *leaves: jnp.stack(leaves), *stacks), rest[0])
@@ -57,6 +66,7 @@ def stack(name: str, modules: Sequence[PyTree]) -> Any:
 
 def num_stacked(name: str, module: PyTree) -> int:
     """Return the common leading size of all arrays of a stacked module."""
+    _check_no_numpy(name, module)
     sizes = {path: leaf.shape[:1] for path, leaf in _with_paths(module).items() if eqx.is_array(leaf)}
     if not sizes:
         raise ValueError(f"`{name}` must hold arrays with a leading axis, one entry per particle; got none.")

@@ -29,23 +29,23 @@ def _check(
     return rows, check_labels("y", labels.astype(jnp.int32), rows.shape[1])
 
 
-def accuracy(log_probs: Float[ArrayLike, "batch classes"], y: Shaped[ArrayLike, " batch"]) -> Float[Array, ""]:
+def accuracy(log_probs: Float[ArrayLike, "..."], y: Shaped[ArrayLike, "..."]) -> Float[Array, ""]:
     """Return how often the most probable class is the label.
 
     Args:
-        log_probs: log-probabilities of the classes, such as `marginal_log_probs` returns.
-        y: labels.
+        log_probs: log-probabilities, one row of classes per example, such as `marginal_log_probs` returns.
+        y: labels, one per example.
     """
     rows, labels = _check(log_probs, y)
     return jnp.mean((jnp.argmax(rows, axis=1) == labels).astype(rows.dtype))
 
 
-def brier_score(log_probs: Float[ArrayLike, "batch classes"], y: Shaped[ArrayLike, " batch"]) -> Float[Array, ""]:
+def brier_score(log_probs: Float[ArrayLike, "..."], y: Shaped[ArrayLike, "..."]) -> Float[Array, ""]:
     """Return the mean squared distance of the class probabilities to the label as a one-hot vector, from 0 to 2.
 
     Args:
-        log_probs: log-probabilities of the classes, such as `marginal_log_probs` returns.
-        y: labels.
+        log_probs: log-probabilities, one row of classes per example, such as `marginal_log_probs` returns.
+        y: labels, one per example.
     """
     rows, labels = _check(log_probs, y)
     targets = jax.nn.one_hot(labels, rows.shape[1], dtype=rows.dtype)
@@ -53,7 +53,7 @@ def brier_score(log_probs: Float[ArrayLike, "batch classes"], y: Shaped[ArrayLik
 
 
 def expected_calibration_error(
-    log_probs: Float[ArrayLike, "batch classes"], y: Shaped[ArrayLike, " batch"], *, num_bins: int = 15
+    log_probs: Float[ArrayLike, "..."], y: Shaped[ArrayLike, "..."], *, num_bins: int = 15
 ) -> Float[Array, ""]:
     """Return the expected calibration error of the most probable class.
 
@@ -62,8 +62,8 @@ def expected_calibration_error(
     of their bin.
 
     Args:
-        log_probs: log-probabilities of the classes, such as `marginal_log_probs` returns.
-        y: labels.
+        log_probs: log-probabilities, one row of classes per example, such as `marginal_log_probs` returns.
+        y: labels, one per example.
         num_bins: number of bins.
     """
     check_positive("num_bins", num_bins)

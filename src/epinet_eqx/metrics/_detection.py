@@ -3,13 +3,13 @@
 import math
 
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, ArrayLike, Float, Shaped
 
 from .._checks import check_finite
 
 
 def _check(
-    scores_in: Float[ArrayLike, "..."], scores_out: Float[ArrayLike, "..."]
+    scores_in: Shaped[ArrayLike, "..."], scores_out: Shaped[ArrayLike, "..."]
 ) -> tuple[Float[Array, " inside"], Float[Array, " outside"]]:
     """Return two vectors of finite scores."""
     checked = []
@@ -30,12 +30,13 @@ def _share_at_least(scores: Float[Array, " count"], thresholds: Float[Array, "..
     return 1 - below.astype(scores.dtype) / scores.size
 
 
-def auroc(scores_in: Float[ArrayLike, " inside"], scores_out: Float[ArrayLike, " outside"]) -> Float[Array, ""]:
+def auroc(scores_in: Shaped[ArrayLike, "..."], scores_out: Shaped[ArrayLike, "..."]) -> Float[Array, ""]:
     """Return the area under the ROC curve: how often an outside score exceeds an inside one, ties counting one half.
 
     Args:
-        scores_in: scores of in-distribution inputs, such as `uncertainty(...).epistemic`.
-        scores_out: scores of out-of-distribution inputs, made with the same indices; higher means less familiar.
+        scores_in: vector of the scores of in-distribution inputs, such as `uncertainty(...).epistemic`.
+        scores_out: vector of the scores of out-of-distribution inputs, made with the same indices; higher means less
+            familiar.
     """
     inside, outside = _check(scores_in, scores_out)
     ordered = jnp.sort(inside)
@@ -44,12 +45,13 @@ def auroc(scores_in: Float[ArrayLike, " inside"], scores_out: Float[ArrayLike, "
     return jnp.mean((below + at_most) / (2 * inside.size))
 
 
-def aupr(scores_in: Float[ArrayLike, " inside"], scores_out: Float[ArrayLike, " outside"]) -> Float[Array, ""]:
+def aupr(scores_in: Shaped[ArrayLike, "..."], scores_out: Shaped[ArrayLike, "..."]) -> Float[Array, ""]:
     """Return the area under the precision-recall curve as average precision; outside inputs are the positives.
 
     Args:
-        scores_in: scores of in-distribution inputs.
-        scores_out: scores of out-of-distribution inputs, made with the same indices; higher means less familiar.
+        scores_in: vector of the scores of in-distribution inputs.
+        scores_out: vector of the scores of out-of-distribution inputs, made with the same indices; higher means less
+            familiar.
     """
     inside, outside = _check(scores_in, scores_out)
     # Each positive raises recall by one over their number, at the precision of the threshold of its own score.
@@ -59,13 +61,14 @@ def aupr(scores_in: Float[ArrayLike, " inside"], scores_out: Float[ArrayLike, " 
 
 
 def fpr_at_tpr(
-    scores_in: Float[ArrayLike, " inside"], scores_out: Float[ArrayLike, " outside"], *, tpr: float = 0.95
+    scores_in: Shaped[ArrayLike, "..."], scores_out: Shaped[ArrayLike, "..."], *, tpr: float = 0.95
 ) -> Float[Array, ""]:
     """Return the false positive rate at the highest threshold that detects a share `tpr` of the outside inputs.
 
     Args:
-        scores_in: scores of in-distribution inputs, whose detection is a false positive.
-        scores_out: scores of out-of-distribution inputs, made with the same indices; higher means less familiar.
+        scores_in: vector of the scores of in-distribution inputs, whose detection is a false positive.
+        scores_out: vector of the scores of out-of-distribution inputs, made with the same indices; higher means less
+            familiar.
         tpr: the true positive rate to reach.
     """
     if not 0 < tpr <= 1:

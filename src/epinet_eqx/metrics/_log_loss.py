@@ -171,7 +171,7 @@ def marginal_log_loss(
     batch_size: int | None = None,
     key: PRNGKeyArray | None,
 ) -> Estimate:
-    """Return the marginal log-loss in nats, the joint one of a single label; the arguments are those of `log_losses`."""
+    """Return the marginal log-loss in nats: the joint one of single labels. The arguments are those of `log_losses`."""
     return joint_log_loss(
         enn,
         x,

@@ -51,7 +51,7 @@ def stream_scores(
     enn: AbstractENN,
     x: PyTree[Array],
     y: Shaped[Array, "batch ..."],
-    counts: Float[Array, "*groups cases anchors"],
+    counts: Float[Array, "... cases anchors"],
     draws: Draws,
     *,
     likelihood: AbstractLikelihood,
@@ -147,7 +147,7 @@ _compiled_scores = eqx.filter_jit(stream_scores)
 def checked_scores(
     enn: AbstractENN,
     data: Data,
-    counts: Float[Array, "*groups cases anchors"],
+    counts: Float[Array, "... cases anchors"],
     *,
     sample_counts: tuple[int, ...] | None = None,
     with_error: bool = False,

@@ -10,8 +10,8 @@ from ._stream import Draws, LogSum
 
 
 def weigh_counts(
-    counts: Float[Array, "*groups cases outcomes"], log_p: Float[Array, "samples *groups outcomes"]
-) -> Float[Array, "samples *groups cases"]:
+    counts: Float[Array, "... cases outcomes"], log_p: Float[Array, "samples ... outcomes"]
+) -> Float[Array, "samples ... cases"]:
     """Return `counts @ log_p` for each sample and group: the log-probability of outcomes that occur so many times.
 
     An impossible outcome that does not occur contributes nothing: zero times minus infinity is zero here.
@@ -27,10 +27,10 @@ def weigh_counts(
 
 
 def count_log_probs(
-    log_p_at: Callable[[Shaped[Array, "samples ..."]], Float[Array, "samples *groups outcomes"]],
-    counts: Float[Array, "*groups cases outcomes"],
+    log_p_at: Callable[[Shaped[Array, "samples ..."]], Float[Array, "samples ... outcomes"]],
+    counts: Float[Array, "... cases outcomes"],
     draws: Draws,
-) -> Float[Array, "*groups cases"]:
+) -> Float[Array, "... cases"]:
     r"""Return $\log \frac{1}{M} \sum_m \exp(\text{counts} \cdot \log p_m)$, streamed over the indices.
 
     An outcome is whatever has a probability given the index: a label at an anchor, say. A case is a set of outcomes

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, ArrayLike, Bool, PRNGKeyArray, PyTree, Shaped
 
 from .._checks import check_finite, check_positive, num_examples, require
 from .._enn import AbstractENN, num_outputs
@@ -75,9 +75,14 @@ def choose_batch_size(batch_size: int | None, draws: Draws, num_outputs: int) ->
     return min(_MAX_BATCH, max(1, _CHUNK_OUTPUTS // (chunk * num_outputs)))
 
 
+@jax.jit
+def _has_nan(leaves: list[Array]) -> Bool[Array, ""]:
+    """Return whether any of the arrays holds NaN; compiled, because each step of it would be on its own."""
+    return jnp.any(jnp.stack([jnp.any(jnp.isnan(leaf)) for leaf in leaves]))
+
+
 def check_result(name: str, result: PyTree, draws: Draws) -> PyTree:
     """Return `result` if it holds no NaN; otherwise the network itself said NaN, which is an error and not a number."""
-    leaves = [leaf for leaf in jax.tree.leaves(result) if eqx.is_inexact_array(leaf)]
-    failed = jnp.any(jnp.stack([jnp.any(jnp.isnan(leaf)) for leaf in leaves]))
+    failed = _has_nan([leaf for leaf in jax.tree.leaves(result) if eqx.is_inexact_array(leaf)])
     message = f"`enn` must not output NaN; got NaN in the {name} over {draws.num_samples} indices."
     return require(result, failed, message)

@@ -11,11 +11,15 @@ from ._stream import Draws, map_batches, masked_sum, outputs_at
 
 
 class Uncertainty(eqx.Module):
-    """The entropy of a prediction in nats, in two parts: `total = aleatoric + epistemic`."""
+    """The entropy of a prediction in nats, in two parts."""
 
-    total: Float[Array, " batch"]
     aleatoric: Float[Array, " batch"]
     epistemic: Float[Array, " batch"]
+
+    @property
+    def total(self) -> Float[Array, " batch"]:
+        """The sum of the two."""
+        return self.aleatoric + self.epistemic
 
 
 def entropy(log_probs: Float[Array, "*batch classes"]) -> Float[Array, "*batch"]:
@@ -47,9 +51,8 @@ def _uncertainty(
         probs, entropies = draws.fold(step, (jnp.zeros((size, num_classes)), jnp.zeros(size)))
         aleatoric = entropies / draws.num_samples
         mixture = jnp.sum(jax.scipy.special.entr(probs / draws.num_samples), axis=-1)
-        # Jensen's inequality holds up to rounding; defining the total by its parts makes both statements exact.
-        epistemic = jnp.maximum(mixture - aleatoric, 0.0)
-        return Uncertainty(aleatoric + epistemic, aleatoric, epistemic)
+        # Jensen's inequality holds up to rounding.
+        return Uncertainty(aleatoric, jnp.maximum(mixture - aleatoric, 0.0))
 
     return map_batches(at, x, length=length, batch_size=batch_size)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
@@ -37,5 +38,10 @@ def check_data(name: str, data: Batch, enn: AbstractENN, loss: AbstractLoss) -> 
 
 
 def first(tree: PyTree) -> PyTree:
-    """Return the first entry of every array of `tree`."""
-    return jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, tree)
+    """Return the first entry of every array of `tree`, random keys apart, which would count as used."""
+
+    def take(leaf: Any) -> Any:
+        is_number = eqx.is_array(leaf) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        return leaf[0] if is_number else leaf
+
+    return jax.tree.map(take, tree)

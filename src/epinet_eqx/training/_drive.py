@@ -82,7 +82,7 @@ class Recorder:
             return
         if self.best is None or self.best_loss is None:
             self.best, self.best_loss = enn, np.nan_to_num(loss, nan=np.inf)
-        better = loss < self.best_loss
+        better = np.asarray(loss < self.best_loss)
         self.best_loss = np.where(better, loss, self.best_loss)
         self.best = _select(better, enn, self.best)
 
@@ -134,10 +134,11 @@ def drive(
                 state, losses = advance(state, count)
                 ended = len(losses) < count
                 made += len(losses)
+                # A member that failed in an earlier block meets the same step again, which is not a new loss.
+                losses = np.where(failed, np.nan, losses).astype(losses.dtype)
                 reached = np.asarray(state.step) - start
-                failed = reached < made
+                failed = np.asarray(reached < made)
                 if failed.ndim == 0:
-                    # What follows the failure of a single ENN is no loss of it; members are kept in step.
                     losses = losses[: len(losses) - made + int(reached) + 1]
                 if losses.size:
                     recorder.losses.append(losses)

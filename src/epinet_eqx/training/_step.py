@@ -63,9 +63,11 @@ def update(
     value, grads = jax.value_and_grad(objective)(trained.params)
     # Line searches and plateau schedules want the value and the objective; other optimizers ignore them.
     extended: Any = optax.with_extra_args_support(optimizer)
-    updates, opt_state = extended.update(
-        grads, trained.opt_state, trained.params, value=value, grad=grads, value_fn=objective
-    )
+    # Optax mixes types, such as a float to the power of the step: it must work where a program forbids that elsewhere.
+    with jax.numpy_dtype_promotion("standard"):
+        updates, opt_state = extended.update(
+            grads, trained.opt_state, trained.params, value=value, grad=grads, value_fn=objective
+        )
     params = eqx.apply_updates(trained.params, updates)
     # The squares are those of the optimizer's moments: they overflow before the gradient does.
     ok = ok & jnp.isfinite(value + sum_of_squares(grads)) & jnp.isfinite(sum_of_squares(params))

@@ -1,0 +1,156 @@
+"""The command line: `python -m reproduce list|run|draw|verify`."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tqdm import tqdm
+
+from . import runner
+from .errors import ReproduceError, UsageError, unknown
+from .index import Entry, select
+from .paths import REFERENCE, Output
+from .tables import ledger
+from .tiers import TIERS
+from .verify import accept, verify
+
+_EPILOG = """examples:
+  python -m reproduce list
+  python -m reproduce run --session theory --tier smoke
+  python -m reproduce run --only thm1 --only fig01
+  python -m reproduce draw --only thm1
+  python -m reproduce verify --session theory
+
+Results go to OUT/TIER: records/ (one JSON per run), csv/ (one per artifact), figures/ (PDF and PNG), claims.md and
+claims.csv. A run that has a valid record is not computed again, so a stopped command continues where it was.
+A claim that does not hold is a result: the ledger says so, and the command still succeeds.
+exit codes: 0 done; 1 something failed or does not agree; 2 the command was not understood; 130 stopped by Ctrl-C."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m reproduce",
+        description="Regenerate the figures, tables and theorem checks of 'Epistemic Neural Networks'.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--tier", default="laptop", help=f"size of the runs: {', '.join(TIERS)} (default: laptop)")
+    shared.add_argument(
+        "--only", action="append", default=[], metavar="ID", help="only this artifact; may be repeated, or a,b,c"
+    )
+    shared.add_argument("--session", help="only the artifacts of this session, such as theory")
+    shared.add_argument("--out", type=Path, default=Path("out"), metavar="DIR", help="output folder (default: out)")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser(
+        "list", parents=[shared], help="show the artifacts, how long they take and how much of them is done"
+    )
+    run = commands.add_parser("run", parents=[shared], help="compute what is missing, draw it, print the ledger")
+    run.add_argument("--force", action="store_true", help="compute again what has a record; needed after editing src/")
+    run.add_argument("--quiet", action="store_true", help="no progress bar")
+    commands.add_parser("draw", parents=[shared], help="draw from the records there are, and print the ledger")
+    check = commands.add_parser("verify", parents=[shared], help="compare fresh CSVs with the accepted ones")
+    check.add_argument("--accept", action="store_true", help="make the fresh CSVs the accepted ones")
+    return parser
+
+
+def _list(chosen: Sequence[Entry], output: Output) -> int:
+    """Print one line per artifact."""
+    header = ("id", "session", "paper label", "hardware", "minutes", "done", "title")
+    lines: list[tuple[str, ...]] = [header]
+    for entry in chosen:
+        work = runner.jobs(entry, output)
+        done = sum(job.found.record is not None for job in work)
+        minutes = f"{entry.minutes[output.tier]:g}"
+        lines.append(
+            (entry.id, entry.session, entry.label, entry.hardware, minutes, f"{done}/{len(work)}", entry.title)
+        )
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    for line in lines:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    print(f"\nminutes are for tier {output.tier}; units done are those in {output.root / output.tier}")
+    return 0
+
+
+def _draw(chosen: Sequence[Entry], output: Output) -> int:
+    """Collect, draw and judge artifacts. A claim that does not hold is a result, not a failure of the command."""
+    for entry in chosen:
+        runner.collect(entry, output)
+        runner.draw(entry, output)
+        print(f"{entry.id}: {output.figure(entry.id, 'pdf')}")
+    print(f"\n{ledger.as_text(runner.settle(chosen, output))}")
+    # The ledger on disk is of everything that is complete at this tier, whatever was asked for this time.
+    runner.write_ledger(runner.settle(runner.complete(output), output), output)
+    print(f"ledger: {output.claims('md')}")
+    return 0
+
+
+def _verify(chosen: Sequence[Entry], output: Output) -> int:
+    """Compare artifacts with their references; return 1 if one does not agree."""
+    wrong = 0
+    for entry in chosen:
+        runner.collect(entry, output)
+        comparison = verify(entry, output, REFERENCE)
+        if comparison.differences:
+            wrong += 1
+            print(f"{entry.id}: does not agree\n  " + "\n  ".join(comparison.differences))
+        else:
+            largest = f"largest deviation {comparison.largest:.2g} of what is allowed"
+            print(f"{entry.id}: {comparison.num_rows} rows agree ({largest})")
+    print(f"{len(chosen) - wrong} of {len(chosen)} artifacts agree with the reference at tier {output.tier}")
+    return int(wrong > 0)
+
+
+def _accept(chosen: Sequence[Entry], output: Output) -> int:
+    """Make the fresh CSVs of artifacts the reference."""
+    for entry in chosen:
+        runner.collect(entry, output)
+    accept(chosen, output, REFERENCE, {entry.id: runner.origin(entry, output) for entry in chosen})
+    print(f"{len(chosen)} artifacts are the reference at tier {output.tier} now: {REFERENCE / output.tier}")
+    return 0
+
+
+def _continue_command(arguments: argparse.Namespace) -> str:
+    """Return the command that continues a stopped one."""
+    words = [f"python -m reproduce {arguments.command}", f"--tier {arguments.tier}", f"--out {arguments.out}"]
+    words += [f"--only {name}" for name in arguments.only]
+    words += [f"--session {arguments.session}"] if arguments.session else []
+    return " ".join(words)
+
+
+def _dispatch(arguments: argparse.Namespace) -> int:
+    """Run the command; return the exit code."""
+    if arguments.tier not in TIERS:
+        raise unknown("--tier", arguments.tier, TIERS)
+    only = [name for group in arguments.only for name in group.split(",")]
+    chosen = select(only, arguments.session)
+    if not chosen:
+        raise UsageError(f"`--only` must name artifacts of the session {arguments.session}; got {', '.join(only)}.")
+    output = Output(root=arguments.out, tier=arguments.tier)
+    if arguments.command == "list":
+        return _list(chosen, output)
+    if arguments.command == "verify":
+        return _accept(chosen, output) if arguments.accept else _verify(chosen, output)
+    if arguments.command == "run":
+        runner.run(chosen, output, force=arguments.force, progress=not arguments.quiet, say=tqdm.write)
+    return _draw(chosen, output)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return _dispatch(arguments)
+    except (runner.InterruptedRunError, KeyboardInterrupt) as stop:
+        done = str(stop) or "Stopped: what was finished is kept."
+        print(f"\n{done} Continue with: {_continue_command(arguments)}", file=sys.stderr)
+        return 130
+    except ReproduceError as error:
+        print(error, file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,17 @@
+"""Configurations: frozen dataclasses whose defaults are tier `paper`; `units()` splits one into runs."""
+
+from .abstract import Config as Config
+from .theory import EnnRabbitDuck as EnnRabbitDuck
+from .theory import EpinetDiagram as EpinetDiagram
+from .theory import MarginalsInsufficient as MarginalsInsufficient
+from .theory import MarginalsInsufficientRun as MarginalsInsufficientRun
+from .theory import RabbitDuck as RabbitDuck
+from .theory import ShortfallBound as ShortfallBound
+from .theory import ShortfallProblems as ShortfallProblems
+from .theory import ShortfallSearch as ShortfallSearch
+from .thm3 import BNNAgreement as BNNAgreement
+from .thm3 import BNNsAsENNs as BNNsAsENNs
+from .thm3 import CounterExample as CounterExample
+from .thm4 import EpinetConvergence as EpinetConvergence
+from .thm4 import EpinetTraining as EpinetTraining
+from .thm4 import LinearGaussianEpinet as LinearGaussianEpinet

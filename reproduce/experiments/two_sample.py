@@ -1,0 +1,62 @@
+"""Tests whether two samples of vectors come from one distribution."""
+
+import numpy as np
+from jaxtyping import Float64
+from scipy import stats
+
+# Ties between samples of a finite distribution are broken by noise this large, in standard deviations: far above the
+# rounding by which single and double precision differ, far below what a test could tell apart.
+_JITTER = 0.01
+
+
+def _standardize(
+    first: Float64[np.ndarray, "samples features"], second: Float64[np.ndarray, "samples features"]
+) -> Float64[np.ndarray, "both features"]:
+    """Return both samples, one after the other, with mean zero and variance one in each feature."""
+    pooled = np.concatenate([first, second])
+    deviation = np.std(pooled, axis=0)
+    return (pooled - np.mean(pooled, axis=0)) / np.where(deviation > 0, deviation, 1.0)
+
+
+def energy_test(
+    first: Float64[np.ndarray, "samples features"],
+    second: Float64[np.ndarray, "samples features"],
+    *,
+    num_permutations: int,
+    generator: np.random.Generator,
+) -> float:
+    r"""Return the p-value of the permutation test by energy distance, $2 E|X - Y| - E|X - X'| - E|Y - Y'|$.
+
+    It is zero for equal distributions only. With signs $s$ that tell the samples apart it is $-s^\top D s / n^2$ for
+    the matrix $D$ of distances, so all permutations are one matrix product. The level of the test is exact, whatever
+    the distributions.
+    """
+    pooled = _standardize(first, second)
+    squares = np.sum(pooled**2, axis=1)
+    distances = np.sqrt(np.maximum(squares[:, None] + squares[None, :] - 2 * pooled @ pooled.T, 0.0))
+    signs = np.repeat([1.0, -1.0], [len(first), len(second)])
+    permuted = generator.permuted(np.tile(signs, (num_permutations, 1)), axis=1)
+    statistics = -np.sum((permuted @ distances) * permuted, axis=1)
+    return (1 + np.sum(statistics >= -signs @ distances @ signs).item()) / (num_permutations + 1)
+
+
+def projection_test(
+    first: Float64[np.ndarray, "samples features"],
+    second: Float64[np.ndarray, "samples features"],
+    *,
+    num_projections: int,
+    generator: np.random.Generator,
+) -> float:
+    """Return the smallest p-value of Kolmogorov-Smirnov tests along random directions, corrected for their number."""
+    pooled = _standardize(first, second)
+    directions = generator.standard_normal((pooled.shape[1], num_projections))
+    projected = pooled @ (directions / np.linalg.norm(directions, axis=0))
+    projected = projected + _JITTER * generator.standard_normal(projected.shape)
+    parts = np.split(projected, [len(first)])
+    values = [stats.ks_2samp(a, b, method="asymp")[1] for a, b in zip(parts[0].T, parts[1].T, strict=True)]
+    return min(1.0, num_projections * float(min(values)))
+
+
+def combine(p_values: list[float]) -> float:
+    """Return the p-value of independent tests of one hypothesis together, by Fisher's method."""
+    return float(stats.combine_pvalues(p_values, method="fisher")[1])

@@ -1,0 +1,1 @@
+"""Figures, drawn from records only: no JAX, no epinet_eqx."""

@@ -1,0 +1,67 @@
+"""The index of artifacts, read from `artifacts.toml`."""
+
+import functools as ft
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import unknown
+
+_PATH = Path(__file__).with_name("artifacts.toml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tolerance:
+    """How far a number may lie from its reference: at most `absolute + relative * |reference|`."""
+
+    absolute: float = 0.0
+    relative: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What the index says of one artifact."""
+
+    id: str
+    title: str
+    label: str
+    session: str
+    hardware: str
+    minutes: Mapping[str, float]
+    data: str
+    exact: bool
+    claims: tuple[str, ...]
+    tolerances: Mapping[str, Tolerance]
+
+    def note(self, tier: str) -> str:
+        """Return what the corner of the figure says; empty for the paper's own data at full size."""
+        if tier == "paper":
+            return self.data if self.exact else ""
+        return f"tier {tier} · {self.data}"
+
+
+@ft.cache
+def entries() -> dict[str, Entry]:
+    """Return all entries by id."""
+    index = tomllib.loads(_PATH.read_text(encoding="utf-8"))
+    return {name: _entry(name, table) for name, table in index.items()}
+
+
+def _entry(name: str, table: dict) -> Entry:
+    """Return one entry from its table."""
+    tolerances = {metric: Tolerance(**limits) for metric, limits in table.pop("tolerances", {}).items()}
+    return Entry(id=name, claims=tuple(table.pop("claims")), tolerances=tolerances, **table)
+
+
+def select(only: Sequence[str] = (), session: str | None = None) -> list[Entry]:
+    """Return the entries with these ids and of this session, in the order of the index."""
+    known = entries()
+    for name in only:
+        if name not in known:
+            raise unknown("--only", name, known)
+    sessions = sorted({entry.session for entry in known.values()})
+    if session is not None and session not in sessions:
+        raise unknown("--session", session, sessions)
+    chosen = [entry for entry in known.values() if session in (None, entry.session)]
+    return [entry for entry in chosen if not only or entry.id in only]

@@ -1,0 +1,1 @@
+"""Tables, made from records only: no JAX, no epinet_eqx."""

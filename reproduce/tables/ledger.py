@@ -1,0 +1,82 @@
+"""The ledger of claims as text, Markdown and CSV."""
+
+import csv
+import io
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from ..claims import LedgerLine
+
+_COLUMNS = ("claim", "statement", "paper", "quantity", "measured", "standard error", "rule", "verdict")
+
+
+def _number(value: float) -> str:
+    """Return a number with four digits."""
+    return format(value, ".4g")
+
+
+def _error(line: LedgerLine) -> str:
+    """Return the standard error, or that there is none."""
+    error = line.measurement.standard_error
+    return _number(error) if error else "exact"
+
+
+def _cells(line: LedgerLine) -> tuple[str, ...]:
+    """Return the cells of one line."""
+    claim = line.claim
+    measured = _number(line.measurement.value)
+    return (
+        claim.id,
+        claim.statement,
+        claim.location,
+        claim.quantity,
+        measured,
+        _error(line),
+        str(claim.rule),
+        line.verdict.value,
+    )
+
+
+def as_csv(lines: Iterable[LedgerLine]) -> str:
+    """Return the ledger as CSV."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    writer.writerows(_cells(line) for line in lines)
+    return buffer.getvalue()
+
+
+def as_markdown(lines: Iterable[LedgerLine], *, tier: str) -> str:
+    """Return the ledger as a page of Markdown."""
+    rows = [_COLUMNS, ("---",) * len(_COLUMNS), *(_cells(line) for line in lines)]
+    table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
+    return f"# Claims at tier {tier}\n\n{table}\n"
+
+
+def as_text(lines: Sequence[LedgerLine], *, width: int = 100) -> str:
+    """Return the ledger for a terminal: a line of numbers per claim, its statement below."""
+    if not lines:
+        return "No claims: no artifact is complete yet.\n"
+    blocks = []
+    for line in lines:
+        measured = f"{_number(line.measurement.value)} ± {_error(line)}".replace("± exact", "(exact)")
+        blocks.append(
+            f"{line.verdict.value:<14}{line.claim.id}\n"
+            + textwrap.fill(
+                f"{line.claim.statement} ({line.claim.location})",
+                width,
+                initial_indent=" " * 14,
+                subsequent_indent=" " * 14,
+            )
+            + "\n"
+            + textwrap.fill(
+                f"{line.claim.quantity}: {measured}; must be {line.claim.rule}",
+                width,
+                initial_indent=" " * 14,
+                subsequent_indent=" " * 14,
+            )
+        )
+    counts = Counter(line.verdict.value for line in lines)
+    summary = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    return "\n".join(blocks) + f"\n\n{len(lines)} claims: {summary}\n"

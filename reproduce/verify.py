@@ -1,0 +1,128 @@
+"""Fresh CSVs against the accepted ones, with a tolerance per metric."""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .aggregate import read_cells
+from .errors import ReproduceError
+from .files import write_atomically
+from .index import Entry, Tolerance
+from .paths import Output
+
+_EXACT = Tolerance()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """How a fresh CSV compares with its reference.
+
+    Attributes:
+        artifact: id of the artifact.
+        differences: one sentence per disagreement, the first few of them; empty if they agree.
+        num_rows: number of rows.
+        largest: the largest deviation of a number, as a fraction of what its tolerance allows.
+    """
+
+    artifact: str
+    differences: tuple[str, ...]
+    num_rows: int = 0
+    largest: float = 0.0
+
+
+def _deviation(fresh: str, accepted: str, tolerance: Tolerance) -> float:
+    """Return the deviation of a cell as a fraction of what is allowed; infinite where it is not a number."""
+    if fresh == accepted:
+        return 0.0
+    try:
+        difference = abs(float(fresh) - float(accepted))
+        allowed = tolerance.absolute + tolerance.relative * abs(float(accepted))
+    except ValueError:
+        return math.inf
+    if math.isnan(difference) or allowed == 0:
+        return math.inf
+    return difference / allowed
+
+
+def compare(
+    artifact: str, fresh: Path, accepted: Path, tolerances: Mapping[str, Tolerance], *, most: int = 5
+) -> Comparison:
+    """Compare two CSVs cell by cell; a column without a tolerance must be equal as text.
+
+    Args:
+        artifact: id of the artifact.
+        fresh: path of the new CSV.
+        accepted: path of the reference.
+        tolerances: tolerance of each metric that has one.
+        most: how many differences to tell.
+    """
+    columns, rows = read_cells(fresh)
+    known_columns, known_rows = read_cells(accepted)
+    if columns != known_columns:
+        return Comparison(
+            artifact=artifact, differences=(f"the columns are {columns}, the reference has {known_columns}",)
+        )
+    if len(rows) != len(known_rows):
+        return Comparison(artifact=artifact, differences=(f"{len(rows)} rows, the reference has {len(known_rows)}",))
+    differences = []
+    largest = 0.0
+    for number, (row, known) in enumerate(zip(rows, known_rows, strict=True), start=1):
+        for column, cell, expected in zip(columns, row, known, strict=True):
+            deviation = _deviation(cell, expected, tolerances.get(column, _EXACT))
+            largest = max(largest, deviation)
+            if deviation > 1:
+                differences.append(f"row {number}, {column}: {cell}, the reference has {expected}")
+    told = differences[:most]
+    if len(differences) > most:
+        told.append(f"and {len(differences) - most} more")
+    return Comparison(artifact=artifact, differences=tuple(told), num_rows=len(rows), largest=largest)
+
+
+def _digest(path: Path) -> str:
+    """Return the checksum of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _read_manifest(reference: Path) -> dict[str, Any]:
+    """Return the manifest, empty if there is none yet."""
+    path = reference / "manifest.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def verify(entry: Entry, output: Output, reference: Path) -> Comparison:
+    """Compare the CSV of an artifact with its reference, which must be the one in the manifest."""
+    name = f"{output.tier}/{entry.id}.csv"
+    accepted = reference / name
+    if not accepted.exists():
+        return Comparison(
+            artifact=entry.id,
+            differences=(f"there is no reference {name}; `--accept` makes the fresh CSV the reference",),
+        )
+    if _read_manifest(reference).get(name, {}).get("sha256") != _digest(accepted):
+        return Comparison(artifact=entry.id, differences=(f"the reference {name} is not the one in its manifest",))
+    return compare(entry.id, output.csv(entry.id), accepted, entry.tolerances)
+
+
+def accept(chosen: Sequence[Entry], output: Output, reference: Path, provenances: Mapping[str, Any]) -> None:
+    """Make fresh CSVs the reference, and write where they come from into the manifest.
+
+    Args:
+        chosen: the artifacts.
+        output: where the fresh CSVs are.
+        reference: folder of the accepted ones.
+        provenances: for each artifact, what its records say about the program and the machine.
+    """
+    manifest = _read_manifest(reference)
+    for entry in chosen:
+        fresh = output.csv(entry.id)
+        if not fresh.exists():
+            raise ReproduceError(f"{fresh} does not exist; `python -m reproduce run --only {entry.id}` makes it.")
+        name = f"{output.tier}/{entry.id}.csv"
+        write_atomically(reference / name, fresh.read_bytes())
+        manifest[name] = {"sha256": _digest(reference / name), **provenances[entry.id]}
+    content = json.dumps(dict(sorted(manifest.items())), indent=1) + "\n"
+    write_atomically(reference / "manifest.json", content.encode())

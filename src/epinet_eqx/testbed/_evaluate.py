@@ -1,0 +1,75 @@
+"""The scores of a stack of ENNs on their problems, in one compiled program (Section 5)."""
+
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Key
+
+from .._checks import check_positive, num_examples
+from .._enn import AbstractENN
+from ..metrics import Estimate
+from ._given_kl import given_kl
+from ._kl import exact_kl, sampled_kl
+from ._options import NUM_BATCHES, NumSamples, check_taus
+from ._problem import Problem
+from ._stacks import num_stacked_problems
+
+_ESTIMATORS = {"exact": exact_kl, "sampled": sampled_kl, "given": given_kl}
+
+
+@eqx.filter_jit
+def _evaluate(enns: AbstractENN, problems: Problem, keys: Array, estimator: str, options: dict[str, Any]) -> Any:
+    """Evaluate one member after the other: each is enough work, and its numbers stay in the cache."""
+    arrays, rest = eqx.partition((enns, problems), eqx.is_array)
+
+    def member(args: tuple[Any, Array]) -> dict[int, Estimate]:
+        enn, problem = eqx.combine(args[0], rest)
+        return _ESTIMATORS[estimator](enn, problem, **options, key=args[1])
+
+    return jax.lax.map(member, (arrays, keys))
+
+
+def evaluate(
+    enns: AbstractENN,
+    problems: Problem,
+    *,
+    taus: tuple[int, ...] = (1, 10),
+    estimator: Literal["exact", "sampled"] = "exact",
+    num_batches: int = NUM_BATCHES,
+    num_samples: NumSamples = "auto",
+    chunk_size: int = 4,
+    keys: Key[Array, " problems"],
+) -> dict[int, Estimate]:
+    """Return the KL divergences of stacked ENNs, each on its own problem: for each tau an estimate with a leading axis.
+
+    Problems with a true model are scored by `exact_kl` or `sampled_kl`, those made from arrays by their own test
+    batches. The program does not depend on the number of training examples, so it is compiled once per kind of ENN and
+    input dimension. Diverged agents give values that are not finite, see `count_nonfinite`, and leave the others alone.
+
+    Args:
+        enns: the ENNs as one module, with a leading axis on every array, as `train_agent` returns them.
+        problems: the stack of problems.
+        taus: numbers of labels that are predicted jointly.
+        estimator: how problems with a true model are scored.
+        num_batches: number of test batches of these.
+        num_samples: number of indices M; as in `exact_kl`.
+        chunk_size: how many indices are computed at a time.
+        keys: one random key per problem; keys that do not depend on the agent let agents be compared in pairs.
+    """
+    check_taus(taus)
+    check_positive("chunk_size", chunk_size)
+    if estimator not in ("exact", "sampled"):
+        raise ValueError(f'`estimator` must be "exact" or "sampled"; got {estimator!r}.')
+    members = num_stacked_problems(problems)
+    if keys.shape != (members,):
+        raise ValueError(f"`keys` must hold one key per problem, {members}; got shape {keys.shape}.")
+    found = num_examples("enns", eqx.filter(enns, eqx.is_array))
+    if found != members:
+        raise ValueError(f"`enns` must hold one ENN per problem, {members}; got {found}.")
+    options: dict[str, Any] = {"taus": taus, "num_samples": num_samples, "chunk_size": chunk_size}
+    if problems.model is not None:
+        options["num_batches"] = num_batches
+    # Without the training data, whose length would be another program.
+    tested = eqx.tree_at(lambda problem: problem.data, problems, None)
+    return _evaluate(enns, tested, keys, "given" if problems.model is None else estimator, options)

@@ -1,0 +1,60 @@
+"""The KL divergence on test batches that were made elsewhere (Section 5)."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+
+from .._enn import AbstractENN
+from .._keys import named_keys
+from ..metrics import Estimate
+from ..predict._counts import count_log_probs
+from ..predict._joint import target_log_probs
+from ..predict._likelihood import CATEGORICAL
+from ..predict._stream import outputs_at
+from ._options import NUM_SAMPLES, NumSamples, check_taus, choose_draws
+from ._problem import Problem
+
+
+def given_kl(
+    enn: AbstractENN,
+    problem: Problem,
+    *,
+    taus: tuple[int, ...] | None = None,
+    num_samples: NumSamples = NUM_SAMPLES,
+    chunk_size: int = 4,
+    key: PRNGKeyArray,
+) -> dict[int, Estimate]:
+    r"""Return the KL divergence for each tau from the test batches of a problem that was made from arrays.
+
+    The mean over batches of $\ln P(y_{1:\tau}) - \ln \hat P(y_{1:\tau})$, with the given true log-likelihoods; the
+    standard error is over batches. A pure function, which may be compiled and mapped.
+
+    Args:
+        enn: the ENN.
+        problem: a problem with test batches.
+        taus: numbers of labels, of which there must be test batches; by default all there are.
+        num_samples: number of indices M, by default as many as in the original; as in `exact_kl`.
+        chunk_size: how many indices are computed at a time.
+        key: random key of the indices, the same for all batches.
+    """
+    tests = {batches.tau: batches for batches in problem.tests}
+    taus = problem.taus if taus is None else taus
+    check_taus(taus)
+    for tau in taus:
+        if tau not in tests:
+            raise ValueError(f"`taus` must be those of the given test batches, {problem.taus}; got {tau}.")
+    (index_key,) = named_keys(key, "indices")
+    draws = choose_draws(enn.index, num_samples, chunk_size=chunk_size, key=index_key)
+
+    def estimate(tau: int) -> Estimate:
+        x, y = tests[tau].x, tests[tau].y
+        embeddings = jax.vmap(enn.embed)(x.reshape(-1, x.shape[-1]))
+
+        def log_p_at(zs: Shaped[Array, "samples ..."]) -> Float[Array, "samples batches tau"]:
+            log_p = target_log_probs(CATEGORICAL, outputs_at(enn, embeddings, zs), y.reshape(-1))
+            return log_p.reshape(-1, *y.shape)
+
+        predicted = count_log_probs(log_p_at, jnp.ones((1, tau)), draws)[:, 0]
+        return Estimate(tests[tau].log_likelihoods - predicted, draws.num_samples, tau, draws.exact)
+
+    return {tau: estimate(tau) for tau in taus}

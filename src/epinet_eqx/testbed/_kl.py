@@ -1,0 +1,184 @@
+r"""How far predictions are from the truth: $\mathrm{KL}(P_{1:\tau} \| \hat P_{1:\tau})$ (Section 5, App. E)."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
+
+from .._checks import check_positive
+from .._enn import AbstractENN
+from .._keys import named_keys
+from ..metrics import Estimate
+from ..predict._counts import count_log_probs, weigh_counts
+from ..predict._stream import Draws, outputs_at
+from ._cases import outcome_cases
+from ._options import NUM_BATCHES, NUM_SAMPLES, NumSamples, check_taus, choose_draws
+from ._problem import GenerativeModel, Problem
+
+NUM_ANCHORS = 2
+
+# As many cases as 20 binary labels have; their number grows with the third power of tau.
+_MAX_CASES = 1771
+
+
+def _true_model(problem: Problem) -> GenerativeModel:
+    """Return the true model of a problem, which must have one."""
+    if problem.model is None:
+        raise ValueError(
+            "`problem` must have a true model to draw test batches from; one made from arrays is scored by `given_kl`."
+        )
+    return problem.model
+
+
+def _draw_anchors(input_dim: int, num_batches: int, *, key: PRNGKeyArray) -> Float[Array, "batches anchors features"]:
+    """Draw the anchors of each test batch, from its number and the key only."""
+    check_positive("num_batches", num_batches)
+    numbers = jnp.arange(num_batches)
+    return jax.vmap(lambda number: jr.normal(jr.fold_in(key, number), (NUM_ANCHORS, input_dim)))(numbers)
+
+
+def _true_log_probs(
+    model: GenerativeModel, anchors: Float[Array, "batches anchors features"]
+) -> Float[Array, "batches outcomes"]:
+    """Return the true log-probability of each outcome, a class at an anchor, given that the anchor was drawn."""
+    log_p = jax.nn.log_softmax(jax.vmap(jax.vmap(model))(anchors))
+    return log_p.reshape(anchors.shape[0], -1)
+
+
+def _predicted_log_probs(
+    enn: AbstractENN,
+    anchors: Float[Array, "batches anchors features"],
+    counts: Float[Array, "... cases outcomes"],
+    draws: Draws,
+) -> Float[Array, "batches cases"]:
+    """Return the joint log-probability (Eq. 2) of each case: of outcomes that occur so many times."""
+    batches = anchors.shape[0]
+    embeddings = jax.vmap(enn.embed)(anchors.reshape(-1, anchors.shape[-1]))
+
+    def log_p_at(zs: Shaped[Array, "samples ..."]) -> Float[Array, "samples batches outcomes"]:
+        return jax.nn.log_softmax(outputs_at(enn, embeddings, zs)).reshape(zs.shape[0], batches, -1)
+
+    return count_log_probs(log_p_at, counts, draws)
+
+
+def exact_kl(
+    enn: AbstractENN,
+    problem: Problem,
+    *,
+    taus: tuple[int, ...] = (1, 10),
+    num_batches: int = NUM_BATCHES,
+    num_samples: NumSamples = "auto",
+    chunk_size: int = 4,
+    key: PRNGKeyArray,
+) -> dict[int, Estimate]:
+    r"""Return the KL divergence for each tau, averaged *exactly* over draws and labels given the anchors.
+
+    The $\tau$ inputs of a test batch are drawn from two anchors, and their labels from the true model, anew for each
+    draw. Joint probabilities depend on nothing but how often each class occurs at each anchor, so the expectation is
+    a sum over these counts with their multinomial probabilities: 286 cases at $\tau = 10$. In total nats over the
+    $\tau$ labels; the standard error is over anchors. All tau share the anchors and the indices.
+
+    A pure function: compile it, map it over stacked ENNs and problems; or see `evaluate`. Nothing is checked for NaN:
+    `count_nonfinite` says how many values of an estimate are not finite, and its mean is then not finite either.
+
+    Args:
+        enn: the ENN.
+        problem: a problem with a true model; its data are not looked at.
+        taus: numbers of labels that are predicted jointly, at most 20 with two classes; `sampled_kl` takes any.
+        num_batches: number of pairs of anchors.
+        num_samples: number of indices M; None averages exactly over the finite support of the index, and "auto" does so
+            up to a support of 1000, or else draws 1000.
+        chunk_size: how many indices are computed at a time.
+        key: random key of the anchors and indices; with the same key, agents are compared on the same anchors.
+    """
+    check_taus(taus)
+    model, known = _true_model(problem), problem.knowledge
+    outcomes = NUM_ANCHORS * known.num_classes
+    for tau in taus:
+        if math.comb(tau + outcomes - 1, outcomes - 1) > _MAX_CASES:
+            raise ValueError(
+                f"`taus` must give at most {_MAX_CASES} cases of {known.num_classes} classes to be averaged exactly; "
+                f"got tau = {tau}. Use `sampled_kl`."
+            )
+    anchor_key, index_key = named_keys(key, "anchors", "indices")
+    draws = choose_draws(enn.index, num_samples, chunk_size=chunk_size, key=index_key)
+    anchors = _draw_anchors(known.input_dim, num_batches, key=anchor_key)
+    cases = [outcome_cases(tau, outcomes) for tau in taus]
+    counts = jnp.concatenate([jnp.asarray(case_counts, dtype=float) for case_counts, _ in cases])
+    # Each draw falls on either anchor with the same probability.
+    log_orders = [orders - tau * math.log(NUM_ANCHORS) for tau, (_, orders) in zip(taus, cases, strict=True)]
+    true = weigh_counts(counts, _true_log_probs(model, anchors)[None])[0]
+    predicted = _predicted_log_probs(enn, anchors, counts, draws)
+    weights = jnp.exp(true + jnp.asarray(np.concatenate(log_orders), dtype=float)[None, :])
+    # What the ENN excludes costs infinitely much, also where its weight underflows.
+    terms = jnp.where(jnp.isneginf(predicted), jnp.inf, weights * (true - predicted))
+    ends = list(itertools.accumulate(len(orders) for orders in log_orders))[:-1]
+    values = [jnp.sum(part, axis=1) for part in jnp.split(terms, ends, axis=1)]
+    return {tau: Estimate(value, draws.num_samples, tau, draws.exact) for tau, value in zip(taus, values, strict=True)}
+
+
+def _draw_counts(
+    log_probs: Float[Array, " outcomes"], tau: int, num_draws: int, *, key: PRNGKeyArray
+) -> Float[Array, "draws outcomes"]:
+    """Draw tau points from the anchors of one batch and a label for each; return how often each outcome occurs."""
+    anchor_key, label_key = named_keys(key, "anchors", "labels")
+    log_probs = log_probs.reshape(NUM_ANCHORS, -1)
+    anchors = jr.randint(anchor_key, (num_draws, tau), 0, NUM_ANCHORS)
+    labels: Int[Array, "draws tau"] = jr.categorical(label_key, log_probs[anchors])
+    drawn = anchors * log_probs.shape[1] + labels
+    return jnp.sum(jax.nn.one_hot(drawn, log_probs.size), axis=1)
+
+
+def sampled_kl(
+    enn: AbstractENN,
+    problem: Problem,
+    *,
+    taus: tuple[int, ...] = (1, 10),
+    num_batches: int = NUM_BATCHES,
+    num_draws: int = 1,
+    num_samples: NumSamples = NUM_SAMPLES,
+    chunk_size: int = 4,
+    key: PRNGKeyArray,
+) -> dict[int, Estimate]:
+    r"""Return the KL divergence for each tau as the original testbed estimates it, from sampled test batches.
+
+    `exact_kl` with the same key has the same anchors and indices: it is the expectation of this over draws and labels.
+    The standard error is over test batches. A pure function, which may be compiled and mapped.
+
+    Args:
+        enn: the ENN.
+        problem: a problem with a true model; its data are not looked at.
+        taus: numbers of labels that are predicted jointly, of any size.
+        num_batches: number of test batches.
+        num_draws: how often the points and labels of a batch are drawn; the mean over these is taken first.
+        num_samples: number of indices M, by default as many as in the original; as in `exact_kl`.
+        chunk_size: how many indices are computed at a time.
+        key: random key of the anchors, indices, draws and labels.
+    """
+    check_taus(taus)
+    check_positive("num_draws", num_draws)
+    model, known = _true_model(problem), problem.knowledge
+    anchor_key, index_key, draw_key = named_keys(key, "anchors", "indices", "draws")
+    draws = choose_draws(enn.index, num_samples, chunk_size=chunk_size, key=index_key)
+    anchors = _draw_anchors(known.input_dim, num_batches, key=anchor_key)
+    log_probs = _true_log_probs(model, anchors)
+
+    def counts_of(number: Int[Array, ""], log_probs: Float[Array, " outcomes"]) -> Float[Array, "cases outcomes"]:
+        batch_key = jr.fold_in(draw_key, number)
+        parts = [_draw_counts(log_probs, tau, num_draws, key=jr.fold_in(batch_key, tau)) for tau in taus]
+        return jnp.concatenate(parts)
+
+    counts = jax.vmap(counts_of)(jnp.arange(num_batches), log_probs)
+    true = weigh_counts(counts, log_probs[None])[0]
+    differences = true - _predicted_log_probs(enn, anchors, counts, draws)
+    values = [jnp.mean(part, axis=1) for part in jnp.split(differences, len(taus), axis=1)]
+    return {tau: Estimate(value, draws.num_samples, tau, draws.exact) for tau, value in zip(taus, values, strict=True)}
+
+
+def count_nonfinite(estimate: Estimate) -> Int[Array, "..."]:
+    """Return how many values of an estimate are NaN or infinite: test batches where an agent failed."""
+    return jnp.sum(~jnp.isfinite(estimate.values), axis=-1)

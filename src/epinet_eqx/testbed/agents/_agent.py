@@ -1,0 +1,86 @@
+"""The form of an agent: from a problem to an ENN (Section 5)."""
+
+import abc
+from collections.abc import Callable, Hashable
+from typing import ClassVar
+
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Key, PRNGKeyArray
+
+from ..._enn import AbstractENN
+from ...bayes._stack import stack
+from .._problem import Problem
+from .._stacks import num_stacked_problems, stack_problems, take_member
+
+# Any function from a problem and a key to an ENN is an agent.
+Agent = Callable[[Problem, PRNGKeyArray], AbstractENN]
+
+
+class AbstractAgent(abc.ABC):
+    """An agent of the testbed: a configuration that knows how to train many problems in one compiled program.
+
+    An agent sees the training data and the prior knowledge of a problem, never its true model. A subclass is a frozen
+    dataclass of hyperparameters; variants are made by `dataclasses.replace`.
+
+    Attributes:
+        description: what it is, for Table 1.
+        hyperparameters: what is tuned, for Table 1.
+    """
+
+    description: ClassVar[str]
+    hyperparameters: ClassVar[str]
+
+    @abc.abstractmethod
+    def train(self, problems: Problem, *, keys: Key[Array, " problems"]) -> AbstractENN:
+        """Return the trained ENNs of a stack of problems of one `group`, as one module with a leading axis.
+
+        Each depends on its own problem and key only, not on the rest of the stack or on the padding. The parameters of
+        an ENN whose training met something that is not finite are all NaN.
+        """
+
+    @abc.abstractmethod
+    def group(self, input_dim: int, num_train: int) -> Hashable:
+        """Return what the problems of one stack must have in common for this agent."""
+
+    def __call__(self, problem: Problem, key: PRNGKeyArray) -> AbstractENN:
+        """Return the ENN trained on one problem."""
+        enns = self.train(stack_problems([problem]), keys=jr.clone(key)[None])
+        return take_member(enns, 0)
+
+
+def check_group(agent: AbstractAgent, problems: Problem) -> None:
+    """Raise unless an agent can train these problems at once."""
+    sizes = sorted({int(size) for size in np.asarray(problems.knowledge.num_train)})
+    groups = {agent.group(problems.knowledge.input_dim, size) for size in sizes}
+    if len(groups) > 1:
+        raise ValueError(
+            f"`problems` must be of one group of {type(agent).__name__}, as `training_groups` makes them; "
+            f"got {len(groups)} groups, with {sizes} training examples."
+        )
+
+
+def train_agent(agent: Agent, problems: Problem, *, keys: Key[Array, " problems"]) -> AbstractENN:
+    """Return the ENNs of an agent on a stack of problems, as one module with a leading axis on every array.
+
+    The agents of this package train all problems in one compiled program; any other function is called for one problem
+    after another, without padding.
+
+    Args:
+        agent: the agent.
+        problems: a stack of problems, of one group for an agent of this package.
+        keys: one random key per problem.
+    """
+    members = num_stacked_problems(problems)
+    if keys.shape != (members,):
+        raise ValueError(f"`keys` must hold one key per problem, {members}; got shape {keys.shape}.")
+    if isinstance(agent, AbstractAgent):
+        check_group(agent, problems)
+        return agent.train(problems, keys=keys)
+    enns = []
+    for number in range(members):
+        enn = agent(take_member(problems, number).trimmed(), jr.clone(keys)[number])
+        if not isinstance(enn, AbstractENN):
+            raise TypeError(f"`agent` must return an ENN (`bayes.as_enn` may help); got {type(enn).__name__}.")
+        enns.append(enn)
+    return stack("agent(problem, key)", enns)

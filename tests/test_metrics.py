@@ -1,0 +1,239 @@
+"""Log-losses: one pass, any chunk, any M; what an estimate says and refuses."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import epinet_eqx as epi
+from epinet_eqx.metrics import (
+    Estimate,
+    dyadic_log_loss,
+    joint_log_loss,
+    log_loss_curve,
+    log_losses,
+    marginal_log_loss,
+    sampled_dyadic_log_loss,
+)
+from epinet_eqx.metrics._dyadic import dyadic_counts
+from epinet_eqx.metrics._scores import check_data, stream_scores
+from epinet_eqx.networks import MLP
+from epinet_eqx.predict import Categorical, marginal_log_probs
+from tests.enn_tables import Counting, Linear, Table, Traces
+
+X, Y = jnp.arange(4), jnp.array([0, 1, 1, 0])
+EXACT = {"num_samples": None, "key": None}
+
+
+def close(a, b, atol=1e-5):
+    return np.allclose(a, b, rtol=1e-5, atol=atol)
+
+
+def same(first, second):
+    return all(close(a, b) for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True))
+
+
+@pytest.fixture
+def epinet(getkey):
+    return epi.attach(MLP(3, 4, (8,), key=getkey()), num_classes=4, index_dim=3, hidden=(5,), key=getkey())
+
+
+@pytest.fixture
+def gaussian(getkey):
+    return Linear(jr.normal(getkey(), (4, 3)))
+
+
+@pytest.fixture
+def data(getkey):
+    return 2 * jr.normal(getkey(), (6, 3)), jnp.array([0, 3, 2, 1, 1, 0])
+
+
+def test_one_pass_gives_what_the_parts_give(gaussian, data, getkey):
+    x, y = data
+    options = {"num_samples": 21, "key": getkey()}
+    losses = log_losses(gaussian, x, y, tau=4, **options)
+    log_probs = marginal_log_probs(gaussian, x, **options)
+    assert close(losses.marginal.values, -log_probs[jnp.arange(6), y])
+    assert close(losses.error.values, jnp.argmax(log_probs, axis=1) != y)
+    assert close(losses.marginal.values, marginal_log_loss(gaussian, x, y, **options).values)
+    assert close(losses.joint.values, dyadic_log_loss(gaussian, x, y, tau=4, **options).values)
+    # Neither the chunk nor the batch changes anything.
+    assert same(losses, log_losses(gaussian, x, y, tau=4, chunk_size=8, batch_size=4, **options))
+
+
+def test_curve_equals_separate_runs(gaussian, data, getkey):
+    x, y = data
+    key = getkey()
+    curve = log_loss_curve(gaussian, x, y, sample_counts=(3, 10, 21), chunk_size=4, key=key)
+    assert [losses.joint.num_samples for losses in curve] == [3, 10, 21]
+    for losses in curve[::2]:
+        assert same(losses, log_losses(gaussian, x, y, num_samples=losses.joint.num_samples, key=key))
+
+
+def test_indices_are_shared_by_all_inputs(gaussian, data, getkey):
+    # Pitfall 9: the scores of inputs do not depend on which others they are evaluated with.
+    x, y = data
+    options = {"num_samples": 5, "key": getkey()}
+    whole = marginal_log_loss(gaussian, x, y, **options)
+    parts = [marginal_log_loss(gaussian, x[half], y[half], **options) for half in (slice(0, 3), slice(3, 6))]
+    assert close(whole.values, jnp.concatenate([part.values for part in parts]))
+
+
+def test_memory_does_not_grow_with_the_number_of_samples(epinet, data, getkey):
+    x, y = data
+    counts, _ = dyadic_counts(10)
+
+    def temporary(num_samples):
+        checked = check_data(
+            epinet,
+            x,
+            y,
+            group_size=2,
+            likelihood=Categorical(),
+            num_samples=num_samples,
+            chunk_size=16,
+            batch_size=None,
+            key=jr.key(0),
+        )
+        lowered = eqx.filter_jit(stream_scores).lower(
+            epinet,
+            checked.x,
+            checked.y,
+            counts,
+            checked.draws,
+            likelihood=Categorical(),
+            sample_counts=(num_samples,),
+            batch_size=checked.batch_size,
+            num_classes=4,
+        )
+        return lowered.compile().compiled.memory_analysis().temp_size_in_bytes
+
+    assert 0 < temporary(100_000) <= 1.1 * temporary(1000)
+
+
+def test_scalars_and_keys_compile_nothing_anew(epinet, data, getkey):
+    x, y = data
+    traces = Traces()
+
+    def evaluate(temperature, scale):
+        enn = Counting(epi.Tempered(epinet.with_prior_scales(scale), temperature), traces)
+        return log_losses(enn, x, y, num_samples=5, key=getkey()).joint.mean
+
+    evaluate(1.0, 1.0)
+    before = traces.count
+    evaluate(0.5, 3.0)
+    assert traces.count == before > 0
+
+
+def test_losses_of_stacked_networks_inside_a_program(getkey):
+    tables = 2 * jr.normal(getkey(), (3, 2, 4, 2))
+
+    @eqx.filter_jit
+    @eqx.filter_vmap
+    def losses(outputs):
+        return log_losses(eqx.tree_at(lambda t: t.outputs, Table(tables[0]), outputs), X, Y, **EXACT)
+
+    found = losses(tables)
+    for number in range(3):
+        expected = log_losses(Table(tables[number]), X, Y, **EXACT)
+        assert close(found.joint.mean[number], expected.joint.mean)
+    with pytest.raises(RuntimeError, match="`enn` must not output NaN"):
+        losses(tables.at[1, 0, 0, 0].set(jnp.nan))
+
+
+def test_nan_is_an_error_and_the_core_can_count_it():
+    table = Table([[[0.0, 1.0], [1.0, 0.0], [jnp.nan, 0.0], [0.0, 1.0]]])
+    for function in (log_losses, dyadic_log_loss, marginal_log_loss):
+        with pytest.raises(ValueError, match="`enn` must not output NaN; got NaN in the log-probabilities over 1"):
+            function(table, X, Y, **EXACT)
+    data = check_data(
+        table,
+        X,
+        Y,
+        group_size=2,
+        likelihood=Categorical(),
+        num_samples=None,
+        chunk_size=1,
+        batch_size=None,
+        key=None,
+    )
+    (scores,) = stream_scores(
+        table,
+        data.x,
+        data.y,
+        dyadic_counts(2)[0],
+        data.draws,
+        likelihood=Categorical(),
+        sample_counts=(1,),
+        batch_size=4,
+        num_classes=2,
+    )
+    assert jnp.array_equal(jnp.isnan(scores.marginal), jnp.array([[False, False], [True, False]]))
+    assert jnp.array_equal(jnp.isnan(scores.wrong), jnp.isnan(scores.marginal))
+    assert jnp.array_equal(jnp.isfinite(scores.joint).all(axis=1), jnp.array([True, False]))
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "message"),
+    [
+        (log_losses, {"tau": 0}, "`tau` must be a positive integer; got 0."),
+        (dyadic_log_loss, {"tau": -1}, "`tau` must be a positive integer; got -1."),
+        (sampled_dyadic_log_loss, {"tau": 0}, "`tau` must be a positive integer; got 0."),
+        (sampled_dyadic_log_loss, {"num_anchors": 0}, "`num_anchors` must be a positive integer; got 0."),
+        (sampled_dyadic_log_loss, {"num_draws": 0}, "`num_draws` must be a positive integer; got 0."),
+        (sampled_dyadic_log_loss, {"num_anchors": 3}, "`x` must hold a multiple of 3 examples"),
+        (joint_log_loss, {"tau": 3}, "`x` must hold a multiple of 3 examples"),
+        (log_losses, {"num_samples": 0}, "`num_samples` must be a positive integer; got 0."),
+        (log_losses, {"y": jnp.array([0, 1, 2, 0])}, "`y` must hold classes from 0 to 1; got values from 0 to 2."),
+        (log_losses, {"x": X[:3], "y": Y[:3]}, "`x` must hold a multiple of 2 examples, since"),
+        (log_losses, {"x": X[:0], "y": Y[:0]}, "`x` must not be empty"),
+        (log_loss_curve, {"sample_counts": (3, 3)}, "`sample_counts` must increase; got (3, 3)."),
+        (log_loss_curve, {"sample_counts": (0, 3)}, "`sample_counts` must hold positive integers only; got (0, 3)."),
+        (log_loss_curve, {"sample_counts": ()}, "`sample_counts` must increase; got ()."),
+    ],
+)
+def test_bad_arguments_are_named_with_their_value(function, arguments, message):
+    options = {"key": jr.key(0)} if function is log_loss_curve else {"num_samples": 2, "key": jr.key(0)}
+    with pytest.raises(ValueError) as error:
+        function(Table(jnp.zeros((1, 4, 2))), **({"x": X, "y": Y} | options | arguments))
+    assert message in str(error.value)
+
+
+def test_only_like_is_compared_with_like():
+    # Pitfall 15: losses at different M (or tau) are not comparable; an exact average is with every M.
+    values = jnp.array([1.0, 2.0, 6.0])
+    first, second = Estimate(values, 10, tau=5), Estimate(values - 1, 10, tau=5)
+    difference = first - second
+    assert close(difference.mean, 1) and close(difference.standard_error, 0) and difference.num_samples == 10
+    with pytest.raises(ValueError, match="`num_samples` must be the same .* got 10 and 30"):
+        first - Estimate(values, 30, tau=5)
+    with pytest.raises(ValueError, match="`tau` must be the same .* got 5 and 1"):
+        first - Estimate(values, 10)
+    with pytest.raises(ValueError, match="same data .* got 3 and 2"):
+        first - Estimate(values[:2], 10, tau=5)
+    assert close((first - Estimate(values, 3, tau=5, exact=True)).mean, 0)
+
+
+def test_estimates_print_error_and_number_of_samples():
+    estimate = Estimate(jnp.array([1.0, 2.0, 6.0]), 1000, tau=10)
+    assert close(estimate.mean, 3) and close(estimate.standard_error, np.sqrt(7 / 3)) and close(estimate.per_label, 0.3)
+    assert str(estimate) == "3 ± 1.5 (tau = 10, M = 1000)"
+    assert str(Estimate(jnp.array([0.25]), 4, exact=True)) == "0.25 ± inf (M = 4, exact)"
+    assert str(Estimate(jnp.array([[0.0, 1.0], [2.0, 2.0]]), 4)) == "0.5 ± 0.5, 2 ± 0 (M = 4)"
+    losses = log_losses(Table([[[0.0, 0.0]] * 4]), X, Y, tau=2, **EXACT)
+    assert str(losses).splitlines() == [
+        "marginal log-loss 0.6931 ± 0 (M = 1, exact)",
+        "joint log-loss 1.386 ± 0 (tau = 2, M = 1, exact)",
+        "error 0.5 ± 0.29 (M = 1, exact)",
+    ]
+    # Inside a program the numbers are not known yet, and printing is no error.
+    texts = []
+    jax.jit(lambda values: texts.append(str(Estimate(values, 7))))(jnp.zeros(2))
+    assert "num_samples=7" in texts[0]
+
+
+def test_regression_has_no_classes():
+    with pytest.raises(ValueError, match="`y` must hold one integer class per example"):
+        log_losses(Linear(jnp.ones((1, 2))), jnp.zeros((2, 2)), jnp.zeros(2), num_samples=2, key=jr.key(0))

@@ -1,0 +1,177 @@
+"""Records: whole or not there, skipped when they stand for the run, computed again when they do not."""
+
+import errno
+import json
+import os
+from dataclasses import asdict, replace
+
+import pytest
+
+from reproduce import __main__ as cli
+from reproduce import record, runner
+from reproduce.errors import ReproduceError
+from reproduce.files import write_atomically
+from reproduce.index import entries
+from reproduce.paths import Output
+from reproduce.provenance import package_version
+from reproduce.registry import REGISTRY
+
+ENTRY = entries()["thm1"]
+
+
+@pytest.fixture
+def output(tmp_path):
+    return Output(root=tmp_path, tier="smoke")
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """Replace the experiments by one that only notes that it ran."""
+    calls = []
+
+    def compute(job):
+        calls.append(job.unit)
+        return record.Record(
+            artifact=job.artifact,
+            unit=job.unit,
+            hash=job.hash,
+            version=package_version(),
+            config=asdict(job.config),
+            seed=0,
+            rows=[{"value": 1.0}],
+            provenance={},
+        )
+
+    monkeypatch.setattr(runner, "_compute", compute)
+    return calls
+
+
+def run(output, said, **options):
+    runner.run([ENTRY], output, **{"force": False, "progress": False, **options}, say=said.append)
+
+
+def test_a_second_run_computes_nothing(output, computed):
+    said = []
+    run(output, said)
+    units = list(REGISTRY["thm1"].at_tier("smoke").units())
+    assert computed == units
+    run(output, said)
+    assert computed == units
+    assert "have a record already" in said[-1]
+    run(output, said, force=True)
+    assert computed == units * 2
+
+
+def test_a_cut_off_record_is_computed_again(output, computed):
+    said = []
+    run(output, said)
+    path = output.record("thm1", computed[0])
+    path.write_bytes(path.read_bytes()[:40])
+    run(output, said)
+    assert computed[2:] == computed[:1]
+    assert "computed again: the record is damaged or cut off" in said[-1]
+
+
+def test_a_record_of_another_version_is_computed_again(output, computed):
+    said = []
+    run(output, said)
+    path = output.record("thm1", computed[1])
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": "0.0.1"}))
+    run(output, said)
+    assert computed[2:] == computed[1:2]
+    assert "the record is of version 0.0.1" in said[-1]
+
+
+def test_a_change_of_configuration_is_noticed(output, computed, monkeypatch):
+    said = []
+    run(output, said)
+    artifact = REGISTRY["thm1"]
+    monkeypatch.setitem(REGISTRY, "thm1", replace(artifact, config=replace(artifact.config, logit_gap=41.0)))
+    run(output, said)
+    assert computed[2:] == computed[:2]
+    assert "another configuration or experiment" in said[-1]
+
+
+def test_the_hash_depends_on_all_that_matters():
+    config = REGISTRY["thm1"].config
+    parts = {"artifact": "a", "unit": "u", "config": config, "seed": 1, "version": "1", "source": b"code"}
+    base = record.config_hash(**parts)
+    changes = {
+        "artifact": "b",
+        "unit": "v",
+        "config": replace(config, num_samples=1),
+        "seed": 2,
+        "version": "2",
+        "source": b"other code",
+    }
+    assert record.config_hash(**parts) == base
+    assert len({base, *(record.config_hash(**{**parts, name: value}) for name, value in changes.items())}) == 7
+
+
+def test_the_source_of_an_experiment_includes_what_it_imports():
+    # Theorem 1 takes its ENNs from the module of Figure 1.
+    assert b"class SignIndex" in REGISTRY["thm1"].source
+    assert b"def decide" not in REGISTRY["fig01"].source
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "record.json"
+    write_atomically(path, b"old")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ReproduceError, match=r"No space left on device\); what was there before is unchanged"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "record.json"
+    write_atomically(path, b"old")
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", stop)
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_rows_must_hold_plain_values(tmp_path):
+    wrong = record.Record(
+        artifact="a", unit="u", hash="", version="", config={}, seed=0, rows=[{"value": [1.0]}], provenance={}
+    )
+    with pytest.raises(TypeError, match="strings and numbers; got list"):
+        record.write(tmp_path / "x.json", wrong)
+    assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_says_what_is_done_and_how_to_continue(output, monkeypatch, capsys, computed):
+    compute = runner._compute
+
+    def interrupted(job):
+        if computed:
+            raise KeyboardInterrupt
+        return compute(job)
+
+    monkeypatch.setattr(runner, "_compute", interrupted)
+    arguments = ["run", "--only", "thm1", "--tier", "smoke", "--out", str(output.root), "--quiet"]
+    assert cli.main(arguments) == 130
+    said = capsys.readouterr().err
+    assert "Stopped: 1 of 2 units are done and kept." in said
+    assert f"python -m reproduce run --tier smoke --out {output.root} --only thm1" in said
+    assert output.record("thm1", computed[0]).exists()
+
+
+def test_ctrl_c_while_drawing_is_no_traceback(output, monkeypatch, capsys, computed):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "collect", stop)
+    assert cli.main(["run", "--only", "thm1", "--tier", "smoke", "--out", str(output.root), "--quiet"]) == 130
+    assert "what was finished is kept. Continue with: python -m reproduce run" in capsys.readouterr().err

@@ -1,0 +1,205 @@
+"""The reproduce tree without its experiments: index, registry, seeds, claims, verification, command line."""
+
+import ast
+import dataclasses
+import importlib
+import math
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from reproduce import __main__ as cli
+from reproduce import aggregate, verify
+from reproduce.claims import CLAIMS, AtLeast, AtMost, Equals, Verdict
+from reproduce.errors import UsageError
+from reproduce.index import Tolerance, entries, select
+from reproduce.paths import REFERENCE
+from reproduce.record import Record
+from reproduce.registry import REGISTRY
+from reproduce.seeds import SEEDS
+from reproduce.style import AGENTS
+from reproduce.tiers import TIERS
+
+TREE = pathlib.Path(cli.__file__).parent
+
+
+def test_every_artifact_is_in_index_registry_and_seeds():
+    assert list(entries()) == list(REGISTRY)
+    assert set(SEEDS) == set(REGISTRY)
+
+
+def test_seeds_are_pinned():
+    # A changed seed changes published numbers: whoever adds an artifact adds its seed here, and changes no other.
+    assert SEEDS == {"fig01": 1, "fig03": 3, "fig04": 4, "thm1": 101, "thm2": 102}
+
+
+def test_no_two_artifacts_share_a_seed():
+    assert len(set(SEEDS.values())) == len(SEEDS)
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_index_tells_all_about_an_artifact(name):
+    entry = entries()[name]
+    assert set(entry.minutes) == set(TIERS)
+    assert list(entry.claims) == [claim.id for claim in CLAIMS.values() if claim.artifact == name]
+    assert entry.note("smoke").startswith("tier smoke · ")
+    assert not entry.exact or entry.note("paper") == entry.data
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("name", REGISTRY)
+def test_every_tier_has_units_that_are_frozen(name, tier):
+    units = REGISTRY[name].at_tier(tier).units()
+    assert units
+    for unit in units.values():
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            unit.anything = 1
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_registry_names_code_that_exists(name):
+    artifact = REGISTRY[name]
+    assert callable(artifact.load_run())
+    assert callable(artifact.load_draw())
+    assert artifact.source
+
+
+def drawing_modules():
+    """Return the names of all modules that draw."""
+    return sorted(
+        f"reproduce.{path.relative_to(TREE).with_suffix('').as_posix().replace('/', '.')}"
+        for folder in ("figures", "tables", "style")
+        for path in (TREE / folder).glob("*.py")
+        if path.stem != "__init__"
+    )
+
+
+@pytest.mark.parametrize("name", drawing_modules())
+def test_drawing_imports_no_jax(name):
+    tree = ast.parse(pathlib.Path(importlib.import_module(name).__file__).read_text())
+    absolute = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    absolute |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 0}
+    assert {module.split(".")[0] for module in absolute} <= {*sys.stdlib_module_names, "matplotlib", "numpy"}
+
+
+def test_drawing_and_listing_do_not_load_jax_either():
+    modules = ", ".join([*drawing_modules(), "reproduce.__main__"])
+    code = f"import sys, {modules}; assert not {{'jax', 'epinet_eqx'}} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=TREE.parent, check=True)
+
+
+def test_agents_can_be_told_apart_without_color():
+    shared = {"joint", "marginal", "random"}
+    looks = [(look.marker, look.linestyle) for name, look in AGENTS.items() if name not in shared]
+    assert len(set(looks)) == len(looks)
+    assert len({look.color for name, look in AGENTS.items() if name not in shared}) == len(looks)
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "error", "verdict"),
+    [
+        (AtLeast(bound=1.0), 1.3, 0.1, Verdict.HOLDS),
+        (AtLeast(bound=1.0), 1.1, 0.1, Verdict.UNDECIDED),
+        (AtLeast(bound=1.0), 0.7, 0.1, Verdict.FAILS),
+        (AtLeast(bound=1.0), 1.0, 0.0, Verdict.HOLDS),
+        (AtLeast(bound=1.0), 0.999, 0.0, Verdict.FAILS),
+        (AtMost(bound=1.0), 0.7, 0.1, Verdict.HOLDS),
+        (AtMost(bound=1.0), 0.9, 0.1, Verdict.UNDECIDED),
+        (AtMost(bound=1.0), 1.3, 0.1, Verdict.FAILS),
+        (AtMost(bound=1.0, tolerance=0.5), 1.3, 0.1, Verdict.HOLDS),
+        (Equals(target=0.0, tolerance=0.5), 0.2, 0.1, Verdict.HOLDS),
+        (Equals(target=0.0, tolerance=0.5), 0.2, 0.2, Verdict.UNDECIDED),
+        (Equals(target=0.0, tolerance=0.5), 0.8, 0.1, Verdict.FAILS),
+        (Equals(target=0.0, tolerance=0.5), math.nan, 0.1, Verdict.UNDECIDED),
+    ],
+)
+def test_rules_decide_by_the_interval_of_two_standard_errors(rule, value, error, verdict):
+    assert rule(value, error) is verdict
+
+
+def record(rows, unit="only"):
+    return Record(artifact="x", unit=unit, hash="", version="", config={}, seed=0, rows=rows, provenance={})
+
+
+def test_rows_survive_the_csv(tmp_path):
+    rows = [{"agent": "a, b", "tau": 3, "value": 0.1, "exact": True}, {"agent": "c", "extra": math.inf}]
+    aggregate.write_csv(tmp_path / "x.csv", [record(rows[:1]), record(rows[1:], unit="other")])
+    expected = [{"unit": "only", **rows[0]}, {"unit": "other", **rows[1]}]
+    assert aggregate.read_rows(tmp_path / "x.csv") == expected
+
+
+@pytest.mark.parametrize(
+    ("fresh", "word"),
+    [
+        ([{"name": "a", "value": 1.0005}], None),
+        ([{"name": "a", "value": 1.01}], "row 1, value: 1.01, the reference has 1"),
+        ([{"name": "a", "value": math.nan}], "row 1, value: nan"),
+        ([{"name": "b", "value": 1.0}], "row 1, name: b, the reference has a"),
+        ([{"name": "a", "value": 1.0}] * 2, "2 rows, the reference has 1"),
+        ([{"name": "a", "other": 1.0}], "the columns are"),
+    ],
+)
+def test_verification_uses_the_tolerance_of_each_metric(tmp_path, fresh, word):
+    aggregate.write_csv(tmp_path / "accepted.csv", [record([{"name": "a", "value": 1.0}])])
+    aggregate.write_csv(tmp_path / "fresh.csv", [record(fresh)])
+    limits = {"value": Tolerance(absolute=1e-3)}
+    comparison = verify.compare("x", tmp_path / "fresh.csv", tmp_path / "accepted.csv", limits)
+    if word is None:
+        assert comparison.differences == ()
+        assert comparison.largest == pytest.approx(0.5)
+    else:
+        assert word in comparison.differences[0]
+
+
+def test_committed_references_are_those_of_the_manifest():
+    manifest = verify._read_manifest(REFERENCE)
+    files = {path.relative_to(REFERENCE).as_posix(): path for path in REFERENCE.rglob("*.csv")}
+    assert files
+    assert set(manifest) == set(files)
+    assert all(manifest[name]["sha256"] == verify._digest(path) for name, path in files.items())
+
+
+def test_selection_by_id_and_session():
+    assert [entry.id for entry in select(["thm1", "fig01"])] == ["fig01", "thm1"]
+    assert {entry.session for entry in select(session="theory")} == {"theory"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["list", "--tier", "lap"], "`--tier` must be one of smoke, laptop, paper; got lap. Did you mean laptop?"),
+        (["run", "--only", "fig1"], "Did you mean fig01"),
+        (["draw", "--session", "theorie"], "`--session` must be one of theory; got theorie. Did you mean theory?"),
+    ],
+)
+def test_unknown_names_are_answered_with_known_ones(arguments, message, capsys):
+    assert cli.main(arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_unknown_tier_of_an_artifact():
+    with pytest.raises(UsageError, match="must be one of smoke"):
+        REGISTRY["fig01"].at_tier("huge")
+
+
+def test_list_tells_what_there_is(capsys, tmp_path):
+    assert cli.main(["list", "--session", "theory", "--out", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert all(entry.title in shown for entry in select(session="theory"))
+    assert "0/9" in shown
+
+
+@pytest.mark.parametrize("command", [[], ["list"], ["run"], ["draw"], ["verify"]])
+def test_help_is_there(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main([*command, "--help"])
+    assert stop.value.code == 0
+    words = capsys.readouterr().out
+    assert "examples:" in words or "--tier" in words
+
+
+def test_drawing_without_records_says_how_to_get_them(capsys, tmp_path):
+    assert cli.main(["draw", "--only", "thm1", "--out", str(tmp_path)]) == 1
+    assert f"run --tier laptop --only thm1 --out {tmp_path}" in capsys.readouterr().err
