@@ -9,6 +9,7 @@ from .configs import (
     Config,
     EnnRabbitDuck,
     EpinetDiagram,
+    EpinetTraining,
     LinearGaussianEpinet,
     MarginalsInsufficient,
     RabbitDuck,
@@ -41,10 +42,7 @@ _SMOKE: Mapping[type, Mapping[str, Any]] = {
         "index_dims": (4, 16, 64, 256),
         "num_seeds": 200,
         "num_batches": 4,
-        "training_index_dims": (8,),
-        "descent_steps": 300,
-        "num_steps": (2000,),
-        "training_seeds": 4,
+        "training": EpinetTraining(index_dims=(8,), descent_steps=300, num_steps=(2000,), num_seeds=4),
     },
 }
 
@@ -55,7 +53,7 @@ _LAPTOP: Mapping[type, Mapping[str, Any]] = {
     MarginalsInsufficient: {"num_replicas": 10_000},
     ShortfallBound: {"num_problems": 10_000, "num_points": 40, "num_starts": 40, "num_steps": 400},
     BNNsAsENNs: {"num_samples": 20_000, "num_tested": 400, "num_replicates": 10},
-    LinearGaussianEpinet: {"num_seeds": 200, "num_steps": (300, 3000), "training_seeds": 8},
+    LinearGaussianEpinet: {"num_seeds": 200, "training": EpinetTraining(num_steps=(300, 3000), num_seeds=8)},
 }
 
 

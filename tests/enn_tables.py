@@ -2,9 +2,10 @@
 
 import equinox as eqx
 import jax.numpy as jnp
+import jax.random as jr
 
-from epinet_eqx import AbstractENN, map_head
-from epinet_eqx.indices import AbstractIndex, GaussianIndex, ParticleIndex
+from epinet_eqx import AbstractENN, map_head, named_keys
+from epinet_eqx.indices import AbstractIndex, GaussianIndex, KeyIndex, ParticleIndex
 
 
 class Table(AbstractENN):
@@ -45,6 +46,25 @@ class Linear(AbstractENN):
 
     def heads(self, embedding, zs):
         return zs @ embedding.T
+
+
+class Noise(AbstractENN):
+    """The input plus noise that is drawn from the index, which is a random key."""
+
+    index: AbstractIndex
+
+    def __init__(self):
+        self.index = KeyIndex()
+
+    def embed(self, x):
+        return x
+
+    def head(self, embedding, z):
+        (stream,) = named_keys(z, "noise")
+        return embedding + jr.normal(stream, embedding.shape)
+
+    def heads(self, embedding, zs):
+        return map_head(self, embedding, zs)
 
 
 class Traces:

@@ -62,9 +62,9 @@ def test_a_step_moves_what_is_trainable_and_nothing_else(enn, getkey):
         return
     state = init_state(enn, optimizer, key=getkey())
     batch = Batch.of(jr.normal(getkey(), (4, IN_DIM)), jnp.arange(4))
-    step = eqx.filter_jit(lambda state: train_step(
-        state, batch, loss=CrossEntropy(l2=1e-3), optimizer=optimizer, num_index_samples=8
-    ))
+    step = eqx.filter_jit(
+        lambda state: train_step(state, batch, loss=CrossEntropy(l2=1e-3), optimizer=optimizer, num_index_samples=8)
+    )
     after, loss = step(state)
     assert bool(jnp.isfinite(loss))
     frozen = eqx.filter(enn, mask, inverse=True)

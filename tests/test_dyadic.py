@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from enn_tables import Linear, Table
 
 from epinet_eqx.metrics import (
     dyadic_log_loss,
@@ -19,7 +20,6 @@ from epinet_eqx.metrics._dyadic import average_cases, dyadic_counts
 from epinet_eqx.predict import Gaussian, joint_log_prob, joint_table
 from epinet_eqx.predict._counts import count_log_probs
 from epinet_eqx.predict._inputs import make_draws
-from tests.enn_tables import Linear, Table
 
 EXACT = {"num_samples": None, "key": None}
 

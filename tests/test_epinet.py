@@ -179,7 +179,10 @@ def test_attach_checks_its_arguments(getkey, as_user):
         (dict(base=mlp, num_classes=0, index_dim=5), "`num_classes` must be a positive integer; got 0"),
         (dict(base=mlp, num_classes=4, index_dim=0), "`index_dim` must be a positive integer; got 0"),
         (dict(base=lambda x: (x, x), num_classes=3, index_dim=5), "`example` must be given"),
-        (dict(base=mlp, num_classes=5, index_dim=5, example=x), "`num_classes` must be the number of outputs .*4; got 5"),
+        (
+            dict(base=mlp, num_classes=5, index_dim=5, example=x),
+            "`num_classes` must be the number of outputs .*4; got 5",
+        ),
         (dict(base=lambda x: x, num_classes=3, index_dim=5, example=x), "`base` must return a pair"),
         (dict(base=lambda x: (x, x[None]), num_classes=3, index_dim=5, example=x), "vector of features; got"),
         (dict(base="mlp", num_classes=3, index_dim=5, example=x), "`base` must be callable; got str"),

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from enn_tables import Counting, Linear, Table, Traces
 
 import epinet_eqx as epi
 from epinet_eqx.metrics import (
@@ -21,7 +22,6 @@ from epinet_eqx.metrics._dyadic import dyadic_counts
 from epinet_eqx.metrics._scores import check_data, stream_scores
 from epinet_eqx.networks import MLP
 from epinet_eqx.predict import Categorical, marginal_log_probs
-from tests.enn_tables import Counting, Linear, Table, Traces
 
 X, Y = jnp.arange(4), jnp.array([0, 1, 1, 0])
 EXACT = {"num_samples": None, "key": None}

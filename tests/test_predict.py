@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from enn_tables import Linear, Noise, Table
 
 import epinet_eqx as epi
 from epinet_eqx.predict import (
@@ -26,7 +27,6 @@ from epinet_eqx.predict import (
 )
 from epinet_eqx.predict._counts import weigh_counts
 from epinet_eqx.predict._stream import LogSum
-from tests.enn_tables import Linear, Table
 
 
 def close(a, b, atol=1e-5):
@@ -152,6 +152,17 @@ def test_samples_join_only_with_the_same_indices(gaussian, getkey):
         eqx.filter_jit(join_samples)(whole, other)
     with pytest.raises(ValueError, match="at least one"):
         join_samples()
+
+
+def test_indices_may_be_keys(getkey):
+    enn, x, key = Noise(), jnp.zeros((3, 2)), getkey()
+    samples = sample(enn, x, num_samples=6, key=key)
+    # One draw of the noise for all inputs.
+    assert jnp.array_equal(samples.outputs[:, 0], samples.outputs[:, 2])
+    assert close(moments(enn, x, num_samples=6, chunk_size=4, key=key).mean, samples.outputs.mean(axis=0))
+    assert join_samples(samples, samples).outputs.shape == (6, 6, 2)
+    with pytest.raises(ValueError, match="same indices"):
+        join_samples(samples, sample(enn, x, num_samples=6, key=getkey()))
 
 
 def test_saturated_predictions_have_finite_uncertainty():

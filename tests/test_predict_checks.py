@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from enn_tables import Counting, Linear, Table, Traces
 
 from epinet_eqx.indices import KeyIndex
 from epinet_eqx.predict import (
@@ -20,7 +21,6 @@ from epinet_eqx.predict import (
     uncertainty,
 )
 from epinet_eqx.predict._inputs import make_draws
-from tests.enn_tables import Counting, Linear, Table, Traces
 
 X = jnp.array([[1.0, 0.0], [0.0, 1.0], [2.0, 2.0]])
 Y = jnp.array([[0.5], [0.0], [1.0]])
@@ -85,6 +85,10 @@ def test_table_that_would_not_fit():
 def test_bad_indices_and_batches():
     with pytest.raises(ValueError, match=r"`zs` must have shape \(5, 2\); got \(5, 3\)"):
         sample_at(ENN, X, jnp.zeros((5, 3)))
+    with pytest.raises(
+        ValueError, match=r"`zs` must hold at least one index along its leading axis; got shape \(0, 2\)"
+    ):
+        sample_at(ENN, X, jnp.zeros((0, 2)))
     with pytest.raises(ValueError, match="`batch_size` must be a positive integer; got 0"):
         moments(ENN, X, num_samples=3, batch_size=0, key=jr.key(0))
     with pytest.raises(ValueError, match="finite support, KeyIndex"):

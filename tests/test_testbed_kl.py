@@ -142,13 +142,9 @@ def test_failures_are_counted_and_not_averaged_over(problem, getkey):
 
 
 def test_bad_requests_are_refused(problem, ensemble, getkey):
-    with pytest.raises(
-        ValueError, match="`taus` must give at most 1771 cases of 2 classes.*got tau = 21. Use"
-    ):
+    with pytest.raises(ValueError, match="`taus` must give at most 1771 cases of 2 classes.*got tau = 21. Use"):
         exact_kl(ensemble, problem, taus=(21,), key=getkey())
-    with pytest.raises(
-        ValueError, match="`taus` must hold at least one number .* and each once; got \\(1, 1\\)"
-    ):
+    with pytest.raises(ValueError, match="`taus` must hold at least one number .* and each once; got \\(1, 1\\)"):
         sampled_kl(ensemble, problem, taus=(1, 1), key=getkey())
     with pytest.raises(ValueError, match="`problems` must be a stack"):
         evaluate(ensemble, problem, keys=getkey()[None])

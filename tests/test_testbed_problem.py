@@ -53,9 +53,7 @@ def test_settings_are_the_testbeds_in_its_order():
 
 
 def test_unknown_problem_names_the_near_ones():
-    with pytest.raises(
-        ValueError, match="`problem` must be a known name.*d10_lambda10_rho0.1_seed.*got 'd10_lambda10"
-    ):
+    with pytest.raises(ValueError, match="`problem` must be a known name.*d10_lambda10_rho0.1_seed.*got 'd10_lambda10"):
         find_setting("d10_lambda10_rho0.1_seed9")
     with pytest.raises(ValueError, match="there are d2_lambda1_rho0.01_seed0.* and 172 more; got '!'"):
         find_setting("!")

@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from enn_tables import Counting, Table, Traces
 
 import epinet_eqx as epi
 from epinet_eqx.metrics import log_losses, tune
 from epinet_eqx.networks import MLP
-from tests.enn_tables import Counting, Table, Traces
 
 
 @pytest.fixture

@@ -12,6 +12,6 @@ from .theory import ShortfallSearch as ShortfallSearch
 from .thm3 import BNNAgreement as BNNAgreement
 from .thm3 import BNNsAsENNs as BNNsAsENNs
 from .thm3 import CounterExample as CounterExample
-from .thm4 import EpinetConvergence as EpinetConvergence
+from .thm4 import EpinetOnData as EpinetOnData
 from .thm4 import EpinetTraining as EpinetTraining
 from .thm4 import LinearGaussianEpinet as LinearGaussianEpinet

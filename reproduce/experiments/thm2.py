@@ -169,7 +169,10 @@ def search(config: ShortfallSearch, *, key: PRNGKeyArray) -> list[Row]:
     def descend(start: Float[Array, "2 outcomes"], target: Float[Array, ""]) -> Float[Array, "2 outcomes"]:
         def step(carry: tuple[Array, optax.OptState], _: None) -> tuple[tuple[Array, optax.OptState], None]:
             params, state = carry
-            updates, state = optimizer.update(jax.grad(_log_kl)(params, target), state)
+            gradient = jax.grad(_log_kl)(params, target)
+            # optax multiplies its floating-point decay with an integer count, which strict promotion would refuse.
+            with jax.numpy_dtype_promotion("standard"):
+                updates, state = optimizer.update(gradient, state)
             return (params + updates, state), None  # pyright: ignore[reportOperatorIssue]
 
         (params, _), _ = jax.lax.scan(step, (start, optimizer.init(start)), length=config.num_steps)

@@ -6,15 +6,12 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float64, PRNGKeyArray
 
-from epinet_eqx import named_keys
-
-from ..configs import EpinetConvergence, EpinetTraining
+from ..configs import EpinetOnData
 from ..record import Row
 from .gaussian_distances import kl_divergence, wasserstein
 from .generators import numpy_generator
 from .linear_gaussian import (
     Problem,
-    draw_problem,
     expected_covariance_error,
     function_covariance,
     minimizer,
@@ -24,20 +21,6 @@ from .linear_gaussian import (
 
 # So many random numbers at a time stay within some tens of megabytes.
 _CHUNK_NUMBERS = 2_000_000
-
-
-def problem_of(config: EpinetConvergence | EpinetTraining, *, key: PRNGKeyArray) -> Problem:
-    """Draw the data set of a unit."""
-    return draw_problem(
-        config.num_data, config.in_dim, noise_scale=config.noise_scale, prior_scale=config.prior_scale, key=key
-    )
-
-
-def test_inputs(
-    config: EpinetConvergence | EpinetTraining, *, key: PRNGKeyArray
-) -> Float64[np.ndarray, "batches tau in"]:
-    """Draw the inputs of joint predictions."""
-    return numpy_generator(key).standard_normal((config.num_batches, config.tau, config.in_dim))
 
 
 def label_covariance(
@@ -104,31 +87,22 @@ def _summary(values: np.ndarray, *, root_mean_square: bool) -> Row:
     return {"value": float(mean), "standard_error": float(error), "num_seeds": len(values)}
 
 
-def convergence(config: EpinetConvergence, *, key: PRNGKeyArray) -> list[Row]:
+def convergence(config: EpinetOnData, problem: Problem, inputs: np.ndarray, *, key: PRNGKeyArray) -> list[Row]:
     """Return the distances of minimizers to the posterior at each dimension of the index."""
-    problem_key, test_key, seeds_key = named_keys(key, "problem", "test", "seeds")
-    problem = problem_of(config, key=problem_key)
-    inputs = test_inputs(config, key=test_key)
-    common = {"num_data": config.num_data, "tau": config.tau}
-    label_truth = label_covariance(inputs, posterior(problem)[1], config.noise_scale)
+    label_truth = label_covariance(inputs, posterior(problem)[1], problem.noise_scale)
     product = label_truth * np.eye(config.tau)
     rows: list[Row] = [
-        {
-            **common,
-            "metric": "joint kl of exact marginals",
-            "value": np.mean(kl_divergence(label_truth, product)).item(),
-        }
+        {"metric": "joint kl of exact marginals", "value": np.mean(kl_divergence(label_truth, product)).item()}
     ]
     for index_dim in config.index_dims:
         chunks = [
             _distances(problem, c, p_0, inputs)
-            for c, p_0 in _random_parts(problem, index_dim, config.num_seeds, key=jr.fold_in(seeds_key, index_dim))
+            for c, p_0 in _random_parts(problem, index_dim, config.num_seeds, key=jr.fold_in(key, index_dim))
         ]
-        here = {**common, "index_dim": index_dim}
         expected = expected_covariance_error(problem) / np.sqrt(index_dim)
-        rows.append({**here, "metric": "covariance error, expected", "value": float(expected)})
+        rows.append({"index_dim": index_dim, "metric": "covariance error, expected", "value": float(expected)})
         for metric in chunks[0]:
             values = np.concatenate([chunk[metric] for chunk in chunks])
             summary = _summary(values, root_mean_square=metric.startswith("covariance error"))
-            rows.append({**here, "metric": metric, **summary})
+            rows.append({"index_dim": index_dim, "metric": metric, **summary})
     return rows

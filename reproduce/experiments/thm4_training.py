@@ -33,7 +33,7 @@ from .linear_gaussian import (
     prior_matrix,
     with_parameters,
 )
-from .thm4_convergence import label_covariance, problem_of, relative_error, test_inputs
+from .thm4_convergence import label_covariance, relative_error
 
 Rows = Float64[np.ndarray, "*seeds rows in"]
 
@@ -243,14 +243,11 @@ def _entries(columns: dict[str, Rows]) -> list[Row]:
     ]
 
 
-def training(config: EpinetTraining, *, key: PRNGKeyArray) -> list[Row]:
+def training(config: EpinetTraining, problem: Problem, inputs: np.ndarray, *, key: PRNGKeyArray) -> list[Row]:
     """Return what training finds."""
-    problem_key, test_key, descent_key, fit_key = named_keys(key, "problem", "test", "descent", "fit")
-    problem = problem_of(config, key=problem_key)
+    descent_key, fit_key = named_keys(key, "descent", "fit")
     batch = Batch.of(jnp.asarray(problem.x, dtype=float), jnp.asarray(problem.y, dtype=float))
-    inputs = test_inputs(config, key=test_key)
-    rows = [
+    return [
         *minimize(config, problem, batch, key=descent_key),
         *train(config, problem, batch, inputs, key=fit_key),
     ]
-    return [{"num_data": config.num_data, "tau": config.tau, **row} for row in rows]

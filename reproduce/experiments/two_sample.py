@@ -1,5 +1,7 @@
 """Tests whether two samples of vectors come from one distribution."""
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float64
 from scipy import stats
@@ -53,10 +55,11 @@ def projection_test(
     projected = pooled @ (directions / np.linalg.norm(directions, axis=0))
     projected = projected + _JITTER * generator.standard_normal(projected.shape)
     parts = np.split(projected, [len(first)])
-    values = [stats.ks_2samp(a, b, method="asymp")[1] for a, b in zip(parts[0].T, parts[1].T, strict=True)]
-    return min(1.0, num_projections * float(min(values)))
+    results: list[Any] = [stats.ks_2samp(a, b, method="asymp") for a, b in zip(parts[0].T, parts[1].T, strict=True)]
+    return min(1.0, num_projections * float(min(result.pvalue for result in results)))
 
 
 def combine(p_values: list[float]) -> float:
     """Return the p-value of independent tests of one hypothesis together, by Fisher's method."""
-    return float(stats.combine_pvalues(p_values, method="fisher")[1])
+    result: Any = stats.combine_pvalues(p_values, method="fisher")
+    return float(result.pvalue)

@@ -10,7 +10,7 @@ from ..style import AGENTS, INK, MUTED
 
 _BLUE, _RED = AGENTS["epinet"].color, AGENTS["ensemble"].color
 _LEVEL = 0.01
-_TESTS = {
+_TESTS: dict[str, dict[str, Any]] = {
     "right": {"marker": "o", "color": _BLUE, "markerfacecolor": "none", "label": "its ENN"},
     "index redrawn": {"marker": "x", "color": _RED, "label": "wrong: index redrawn per input"},
     "too wide": {"marker": "+", "color": INK, "label": "wrong: spread 30 % too large"},
@@ -35,7 +35,7 @@ def _draw_tests(ax: Axes, rows: Rows) -> None:
     for edge in range(1, len(bnns)):
         ax.axhline(edge - 0.5, color="#e2e2e2", linewidth=0.6)
     ax.set_title("a  two-sample tests")
-    ax.set_xlabel("p-value of each repetition (dashed: 0.01)")
+    ax.set_xlabel("p-value of each repetition")
 
 
 def _draw_tables(ax: Axes, rows: Rows) -> None:
@@ -47,24 +47,27 @@ def _draw_tables(ax: Axes, rows: Rows) -> None:
     looks = {"redrawn_log_prob": _TESTS["index redrawn"], "enn_log_prob": _TESTS["right"]}
     for column, look in looks.items():
         values = [row[column] for row in cells]
-        ax.plot(direct, values, linestyle="", markersize=3.5, markeredgewidth=0.8, **{**look, "label": None})
+        ax.plot(direct, values, linestyle="", markersize=3, markeredgewidth=0.7, **{**look, "label": None})
     ax.set_title("b  log-probabilities")
-    ax.set_xlabel("BNN sampled directly, nats")
+    ax.set_xlabel("BNN itself, nats")
     ax.set_ylabel("ENN, nats", labelpad=1)
 
 
 def _draw_lines(ax: Axes, rows: Rows) -> None:
     """Draw sampled functions of the counter-example."""
-    looks = {"ENN": {"color": _BLUE, "linestyle": "-"}, "BNN": {"color": MUTED, "linestyle": "--"}}
+    looks: dict[str, dict[str, Any]] = {
+        "ENN": {"color": _BLUE, "linestyle": "-", "label": "ENN $\\theta^T x + \\theta'' z$"},
+        "Bayes by backprop": {"color": MUTED, "linestyle": "--", "label": "BNN $\\hat\\theta^T x$"},
+    }
     for model, look in looks.items():
         mine = [row for row in rows if row["kind"] == "line" and row["model"] == model]
         for line in sorted({row["line"] for row in mine}):
             points = [row for row in mine if row["line"] == line]
-            label = None if line else {"ENN": "ENN $\\theta x + \\theta'' z$", "BNN": "BNN $\\hat\\theta x$"}[model]
-            ax.plot([row["x"] for row in points], [row["y"] for row in points], linewidth=1.0, label=label, **look)
+            named = look if line == 0 else {**look, "label": None}
+            ax.plot([row["x"] for row in points], [row["y"] for row in points], linewidth=1.0, **named)
     ax.plot([0], [0], marker="o", color=INK, markersize=5, zorder=4)
     ax.set_title("c  an ENN that is no BNN")
-    ax.set_xlabel("$x$")
+    ax.set_xlabel("$x_1$")
     ax.set_ylabel("sampled function", labelpad=1)
     ax.legend(loc="upper left", handlelength=1.8, borderaxespad=0.2, fontsize=7)
 

@@ -6,10 +6,15 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ..claims.thm4 import log_slope
 from ..style import AGENTS, INK, MUTED
 
 _BLUE, _RED = AGENTS["epinet"].color, AGENTS["ensemble"].color
-_LOOKS = ({"marker": "o", "linestyle": "-"}, {"marker": "s", "linestyle": "--"}, {"marker": "^", "linestyle": ":"})
+_LOOKS: tuple[dict[str, Any], ...] = (
+    {"color": _BLUE, "marker": "o", "linestyle": "-"},
+    {"color": INK, "marker": "s", "linestyle": "--", "markersize": 4},
+    {"color": MUTED, "marker": "^", "linestyle": ":"},
+)
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -32,6 +37,7 @@ def _draw_covariance(ax: Axes, rows: Rows, num_data: int) -> None:
     measured = _curve(rows, "covariance error", num_data)
     trained = [row for row in rows if row["metric"] == "minimizer" and row["method"] == "gradient descent"]
     dims = _column(measured, "index_dim")
+    slope = log_slope([measured])
     ax.plot(dims, _column(printed, "value"), color=MUTED, marker="x", linestyle=":", label="$\\eta$ as printed")
     ax.plot(dims, _column(expected, "value"), color=INK, linewidth=1.0, label="expected, slope $-1/2$")
     ax.errorbar(
@@ -41,7 +47,7 @@ def _draw_covariance(ax: Axes, rows: Rows, num_data: int) -> None:
         color=_BLUE,
         marker="o",
         linestyle="",
-        label="closed form",
+        label=f"closed form, slope\n${slope.value:.3f} \\pm {slope.standard_error:.3f}$",
     )
     ax.plot(
         _column(trained, "index_dim"),
@@ -57,31 +63,36 @@ def _draw_covariance(ax: Axes, rows: Rows, num_data: int) -> None:
     ax.set_title("a  error of the covariance")
     ax.set_xlabel("dimension $D_Z$ of the index")
     ax.set_ylabel("relative error", labelpad=1)
-    ax.legend(loc="lower left", handlelength=1.6, borderaxespad=0.2, labelspacing=0.25, fontsize=7)
+    ax.legend(loc="upper right", bbox_to_anchor=(1.03, 0.82), handlelength=1.6, labelspacing=0.25, fontsize=7)
 
 
 def _draw_predictions(ax: Axes, rows: Rows, sizes: Sequence[int]) -> None:
-    """Draw the divergence of joint predictions for each data set, and that of exact marginals."""
+    """Draw the divergence of joint predictions for each data set, over that of exact marginals."""
     for size, look in zip(sizes, _LOOKS, strict=False):
         curve = _curve(rows, "joint kl", size)
+        (marginals,) = [r for r in rows if r["metric"] == "joint kl of exact marginals" and r["num_data"] == size]
         ax.errorbar(
             _column(curve, "index_dim"),
-            _column(curve, "value"),
-            yerr=_column(curve, "standard_error", 2.0),
-            color=_BLUE,
+            _column(curve, "value", 1 / marginals["value"]),
+            yerr=_column(curve, "standard_error", 2 / marginals["value"]),
             linewidth=1.2,
-            label=f"$N = {size}$",
+            label=f"{size} data",
             **look,
         )
-        (marginals,) = [r for r in rows if r["metric"] == "joint kl of exact marginals" and r["num_data"] == size]
-        ends = [curve[0]["index_dim"], curve[-1]["index_dim"]]
-        ax.plot(ends, [marginals["value"]] * 2, color=_RED, linewidth=1.0, linestyle=look["linestyle"])
-        ax.text(ends[1], marginals["value"] * 1.15, f"marginals, {size}", color=_RED, fontsize=6.5, ha="right")
-    tau = rows[0]["tau"]
+    ax.axhline(1.0, color=_RED, linewidth=1.2, linestyle=(0, (5, 1)))
+    ax.annotate(
+        "exact marginals, Eq. (1)",
+        (1.0, 1.0),
+        (-2, 3),
+        ("axes fraction", "data"),
+        "offset points",
+        fontsize=7,
+        ha="right",
+    )
     ax.set(xscale="log", yscale="log")
     ax.set_title("b  joint predictions")
     ax.set_xlabel("dimension $D_Z$ of the index")
-    ax.set_ylabel(f"divergence at $\\tau = {tau}$ in nats", labelpad=1)
+    ax.set_ylabel(f"relative divergence, $\\tau = {rows[0]['tau']}$", labelpad=1)
     ax.legend(loc="lower left", handlelength=2.2, borderaxespad=0.2, labelspacing=0.25, fontsize=7)
 
 
@@ -104,7 +115,7 @@ def _draw_parameters(ax: Axes, rows: Rows) -> None:
         label="closed form",
     )
     ax.set_title("c  parameters $\\zeta, \\eta$")
-    ax.set_xlabel(f"after Algorithm 1, {last['num_steps']} steps")
+    ax.set_xlabel(f"Algorithm 1, {last['num_steps']} steps")
     ax.set_ylabel("by formula", labelpad=1)
     ax.legend(loc="upper left", handlelength=1.0, borderaxespad=0.2, labelspacing=0.25, fontsize=7)
 

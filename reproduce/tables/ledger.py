@@ -71,7 +71,7 @@ def as_text(lines: Sequence[LedgerLine], *, width: int = 100) -> str:
             )
             + "\n"
             + textwrap.fill(
-                f"{line.claim.quantity}: {measured}; must be {line.claim.rule}",
+                f"{line.claim.quantity}: {measured}; rule: {line.claim.rule}",
                 width,
                 initial_indent=" " * 14,
                 subsequent_indent=" " * 14,

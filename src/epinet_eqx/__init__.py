@@ -19,6 +19,7 @@ from ._save import load as load
 from ._save import read_header as read_header
 from ._save import save as save
 from ._tree import Frozen as Frozen
+from ._tree import count_parameters as count_parameters
 from ._tree import freeze as freeze
 from ._tree import trainable_mask as trainable_mask
 from .epinet import attach as attach

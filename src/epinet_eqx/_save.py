@@ -150,7 +150,9 @@ def load(path: str | os.PathLike[str], like: _T | Callable[[dict[str, Any]], _T]
         if _is_key(leaf):
             arrays[name] = jr.wrap_key_data(arrays[name], impl=_key_impl(leaf))
         elif arrays[name].dtype != leaf.dtype:
-            raise ValueError(f"`like` must have the types of the file; {name} is {arrays[name].dtype}, not {leaf.dtype}.")
+            raise ValueError(
+                f"`like` must have the types of the file; {name} is {arrays[name].dtype}, not {leaf.dtype}."
+            )
 
     def restore(path: Any, leaf: Any) -> Any:
         return arrays[".".join(map(_entry_name, path))] if _is_array_like(leaf) else leaf

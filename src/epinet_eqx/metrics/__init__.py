@@ -3,6 +3,9 @@
 from ._classification import accuracy as accuracy
 from ._classification import brier_score as brier_score
 from ._classification import expected_calibration_error as expected_calibration_error
+from ._cost import Cost as Cost
+from ._cost import StageCost as StageCost
+from ._cost import cost as cost
 from ._detection import aupr as aupr
 from ._detection import auroc as auroc
 from ._detection import fpr_at_tpr as fpr_at_tpr

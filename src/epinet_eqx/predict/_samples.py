@@ -51,7 +51,8 @@ def sample_at(enn: AbstractENN, x: PyTree, zs: Shaped[Array, "samples ..."], *, 
         chunk_size: how many indices are computed at a time.
     """
     check_positive("chunk_size", chunk_size)
-    check_positive("the number of `zs`", zs.shape[0] if zs.ndim else 0)
+    if zs.ndim == 0 or zs.shape[0] == 0:
+        raise ValueError(f"`zs` must hold at least one index along its leading axis; got shape {zs.shape}.")
     check_shape("zs", zs, (zs.shape[0], *enn.index.shape))
     examples = check_examples(enn, "x", x)
     return Samples(_sample_at(enn, examples.x, zs, chunk_size), zs)

@@ -12,6 +12,7 @@ from jaxtyping import Array, Key, PRNGKeyArray
 from .._checks import num_examples
 from ..bayes._stack import stack, take
 from ..losses import Batch
+from ._compile import LIGHTLY_OPTIMIZED
 from ._problem import Problem, generate_arrays
 from ._setting import Setting
 
@@ -43,7 +44,7 @@ def problem_keys(problems: Sequence[Setting], *, key: PRNGKeyArray) -> Key[Array
     return jax.vmap(lambda number: jr.fold_in(key, number))(numbers)
 
 
-@eqx.filter_jit
+@eqx.filter_jit(compiler_options=LIGHTLY_OPTIMIZED)
 def _generate_many(input_dim: int, length: int, num_train: Array, temperatures: Array, keys: Array) -> Problem:
     """Draw problems of one input dimension."""
     return eqx.filter_vmap(lambda *arrays: generate_arrays(input_dim, length, *arrays))(num_train, temperatures, keys)

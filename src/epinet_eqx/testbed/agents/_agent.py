@@ -8,10 +8,11 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Key, PRNGKeyArray
 
+from ..._checks import num_examples
 from ..._enn import AbstractENN
 from ...bayes._stack import stack
 from .._problem import Problem
-from .._stacks import num_stacked_problems, stack_problems, take_member
+from .._stacks import num_stacked_problems, padded_size, stack_problems, take_member
 
 # Any function from a problem and a key to an ENN is an agent.
 Agent = Callable[[Problem, PRNGKeyArray], AbstractENN]
@@ -45,8 +46,10 @@ class AbstractAgent(abc.ABC):
 
     def __call__(self, problem: Problem, key: PRNGKeyArray) -> AbstractENN:
         """Return the ENN trained on one problem."""
-        enns = self.train(stack_problems([problem]), keys=jr.clone(key)[None])
-        return take_member(enns, 0)
+        known, length = problem.knowledge, num_examples("data", problem.data)
+        # Padded as in a larger stack, so that most problems of an input dimension share a program here, too.
+        problems = stack_problems([problem], pad_to=max(length, padded_size(known.input_dim, int(known.num_train))))
+        return take_member(self.train(problems, keys=jr.clone(key)[None]), 0)
 
 
 def check_group(agent: AbstractAgent, problems: Problem) -> None:
