@@ -1,11 +1,6 @@
-"""Steps per second of the compiled loop against a Python loop over a compiled step, on a testbed-size epinet.
-
-The times of both are taken in turns and the smallest of each is used, since other processes only ever add time.
-"""
+"""Steps per second of the compiled loop against a Python loop over a compiled step, on a testbed-size epinet."""
 
 import functools as ft
-import time
-from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -19,6 +14,8 @@ from epinet_eqx.indices import GaussianIndex
 from epinet_eqx.losses import Batch, CrossEntropy
 from epinet_eqx.networks import MLP
 from epinet_eqx.training import TrainState, UniformBatches, init_state, train_step, train_steps
+
+from ._measure import Ratio, minimum_times
 
 INPUT_DIM = 10
 INDEX_DIM = 8
@@ -38,15 +35,8 @@ def make_epinet(key: jax.Array) -> Epinet:
     return Epinet(base, learnable, (prior,), GaussianIndex(INDEX_DIM))
 
 
-def seconds(run: Callable[[], object]) -> float:
-    """Return how long `run` takes."""
-    start = time.perf_counter()
-    jax.block_until_ready(run())
-    return time.perf_counter() - start
-
-
-def measure() -> dict[str, float]:
-    """Return steps per second of both loops, and their ratio."""
+def main() -> list[Ratio]:
+    """Return how many times more steps per second the compiled loop makes."""
     model_key, data_key, train_key, batch_key = named_keys(jr.key(0), "model", "data", "train", "batch")
     x = jr.normal(data_key, (NUM_EXAMPLES, INPUT_DIM))
     data = Batch.of(x, (x[:, 0] > 0).astype(jnp.int32))
@@ -71,22 +61,5 @@ def measure() -> dict[str, float]:
     def compiled_loop() -> TrainState:
         return eqx.filter(steps(state, data)[0], eqx.is_array)
 
-    for compile_first in (python_loop, compiled_loop):
-        compile_first()
-    rounds = [(seconds(python_loop), seconds(compiled_loop)) for _ in range(NUM_ROUNDS)]
-    python, compiled = (min(times) for times in zip(*rounds, strict=True))
-    return {
-        "python_steps_per_second": NUM_STEPS / python,
-        "compiled_steps_per_second": NUM_STEPS / compiled,
-        "ratio": python / compiled,
-    }
-
-
-def main() -> None:
-    """Print the measurement."""
-    for name, value in measure().items():
-        print(f"{name}: {value:.4g}")
-
-
-if __name__ == "__main__":
-    main()
+    python, compiled = minimum_times([python_loop, compiled_loop], rounds=NUM_ROUNDS)
+    return [Ratio("training: steps/s of the compiled loop, over a Python loop", python / compiled, 2.5)]

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..record import Row
@@ -18,7 +18,7 @@ def _curves(rows: Sequence[Row], metric: str) -> list[list[dict[str, Any]]]:
     return [sorted(where(chosen, num_data=size), key=lambda row: row["index_dim"]) for size in sizes]
 
 
-def log_slope(curves: Sequence[Sequence[dict[str, Any]]]) -> Measurement:
+def log_slope(curves: Sequence[Sequence[Mapping[str, Any]]]) -> Measurement:
     """Return the slope that curves share on logarithmic axes, by least squares, each with its own height.
 
     All points weigh the same: their standard errors are estimates that are large where the values are, and weights made

@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 from .._checks import check_positive
 from .._enn import AbstractENN
 from .._keys import named_keys
+from ..indices import AbstractIndex
 from ..losses import AbstractLoss, Batch, mean_data_loss
 from ._batches import AbstractBatches, UniformBatches
 from ._data import as_batch, as_stream, check_data
@@ -24,8 +25,16 @@ from ._steps import train_loop
 # One object for all fits: a compiled loop is found again by the identity of its optimizer.
 DEFAULT_OPTIMIZER = optax.adam(1e-3)
 
+# The testbed's number (Appendix F.3), which is its index dimension.
+_MAX_INDEX_SAMPLES = 8
+
 # Steps on streamed batches between two looks at the loss: few, since each may be slow and is lost by an interrupt.
 _STREAM_BLOCK = 10
+
+
+def default_index_samples(index: AbstractIndex) -> int:
+    """Return how many indices a step samples unless told: no more than there are, which may be one."""
+    return min(index.size, _MAX_INDEX_SAMPLES)
 
 
 @eqx.filter_jit
@@ -151,7 +160,7 @@ def fit(
         batch_size: examples per step for data in memory; None for all of them.
         sampling: how a batch is drawn from data in memory: `UniformBatches`, as Algorithm 1 has it, or `EpochBatches`.
         optimizer: any optax optimizer; Adam at 1e-3 by default. Use one object for many fits: they share a program.
-        num_index_samples: index samples per step; by default the size of the index, as on the testbed (Appendix F.3).
+        num_index_samples: index samples per step; by default the size of the index, at most the testbed's 8.
         mask: what is trained, `trainable_mask(enn)` by default; see `init_state`.
         validation: held-out examples; the mean of their loss at fixed indices, without penalty and bootstrap, goes
             into the history.
@@ -175,7 +184,7 @@ def fit(
     schedule = make_schedule(num_steps, block, eval_every, validation, keep_best)
     state = as_state(enn, optimizer, mask=mask, key=train_key)
     index = state.enn.index
-    samples = index.size if num_index_samples is None else num_index_samples
+    samples = default_index_samples(index) if num_index_samples is None else num_index_samples
     check_positive("num_index_samples", samples)
     evaluate = None
     if validation is not None:

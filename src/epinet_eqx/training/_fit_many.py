@@ -18,7 +18,7 @@ from ..losses import AbstractLoss, Batch, mean_data_loss
 from ._batches import AbstractBatches, UniformBatches
 from ._data import as_batch, first
 from ._drive import Evaluate, drive, make_schedule
-from ._fit import DEFAULT_OPTIMIZER
+from ._fit import DEFAULT_OPTIMIZER, default_index_samples
 from ._result import FitResult
 from ._state import TrainState, as_state
 from ._steps import train_loop
@@ -171,7 +171,7 @@ def fit_many(
     train_keys, validation_keys = jax.vmap(lambda k: named_keys(k, "train", "validation"))(keys)
     states = eqx.filter_vmap(lambda start, k: as_state(start, optimizer, mask=mask, key=k))(enns, train_keys)
     index = states.enn.index
-    samples = index.size if num_index_samples is None else num_index_samples
+    samples = default_index_samples(index) if num_index_samples is None else num_index_samples
     check_positive("num_index_samples", samples)
     batches, axes = sampling(batch_size), (data_axis, loss_axis)
     examples = _as_batches("data", data, data_axis)
