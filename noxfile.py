@@ -37,18 +37,28 @@ def types(session: nox.Session) -> None:
     session.run("pyright", *session.posargs)
 
 
+def run_tests(session: nox.Session) -> None:
+    """Run pytest on two processes, with one store of compiled programs for all of them and all sessions."""
+    store = {
+        "JAX_COMPILATION_CACHE_DIR": str(session.cache_dir / "jax"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+    session.run("pytest", "--numprocesses=2", *session.posargs, env=store)
+
+
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
     """Run the tests with the newest versions that each Python allows."""
-    session.install("-e.", "--group=test")
-    session.run("pytest", *session.posargs)
+    session.install("-e.[mcmc]", "--group=test")
+    run_tests(session)
 
 
 @nox.session(python="3.11", venv_backend="uv")
 def tests_minimums(session: nox.Session) -> None:
     """Run the tests with the oldest versions that pyproject.toml allows."""
     session.install("-e.", "--group=test", "--resolution=lowest-direct")
-    session.run("pytest", *session.posargs)
+    run_tests(session)
 
 
 @nox.session
@@ -56,3 +66,10 @@ def reproduce_theory(session: nox.Session) -> None:
     """Regenerate the paper's theory and judge its claims; for instance `-- --tier smoke`, `-- --only thm1`."""
     session.install("-e.[plot]")
     session.run("python", "-m", "reproduce", "run", "--session=theory", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Measure the promised ratios of speed and memory; for instance `-- heads training`."""
+    session.install("-e.")
+    session.run("python", "-m", "benchmarks", *session.posargs)

@@ -69,18 +69,19 @@ def draw_problem(num_data: int, in_dim: int, *, noise_scale: float, prior_scale:
 
 def make_epinet(in_dim: int, index_dim: int, *, prior_scale: float, key: PRNGKeyArray) -> Epinet:
     r"""Return a linear-Gaussian epinet with random parameters; each column of $P_0$ is uniform on the unit sphere."""
-    values_key, members_key = named_keys(key, "values", "members")
+    values_key, learnable_key, prior_key = named_keys(key, "values", "learnable", "prior")
     # All at once and not member by member: XLA compiles one large draw faster than many small ones.
     values = jr.normal(values_key, (1 + 2 * index_dim, in_dim))
     zeta, eta, columns = jnp.split(values, [1, 1 + index_dim])
 
-    def ensemble(weight: Float[Array, "index in"]) -> NetworkEnsemble:
+    def ensemble(weight: Float[Array, "index in"], *, key: PRNGKeyArray) -> NetworkEnsemble:
         # Member d holds row d of the matrix.
-        term = NetworkEnsemble(lambda _: LinearNetwork(jnp.zeros(in_dim)), index_dim, key=members_key)
+        term = NetworkEnsemble(lambda _: LinearNetwork(jnp.zeros(in_dim)), index_dim, key=key)
         return eqx.tree_at(lambda term: term.members.weight, term, weight)
 
-    prior = PriorNetwork(ensemble(columns / jnp.linalg.norm(columns, axis=0, keepdims=True)), prior_scale)
-    return Epinet(LinearNetwork(zeta[0]), ensemble(eta), (prior,), GaussianIndex(index_dim))
+    columns = columns / jnp.linalg.norm(columns, axis=0, keepdims=True)
+    prior = PriorNetwork(ensemble(columns, key=prior_key), prior_scale)
+    return Epinet(LinearNetwork(zeta[0]), ensemble(eta, key=learnable_key), (prior,), GaussianIndex(index_dim))
 
 
 def make_loss(problem: Problem, *, key: PRNGKeyArray) -> SquaredLoss:
@@ -142,7 +143,7 @@ def minimizer(
     x, sigma, sigma_0 = problem.x, problem.noise_scale, problem.prior_scale
     covariance = np.linalg.inv(x.T @ x / sigma**2 + np.eye(x.shape[1]) / sigma_0**2)
     zeta = covariance @ x.T @ problem.y / sigma**2
-    a = (np.swapaxes(c, -1, -2) @ x / sigma + p_0 / sigma_0) @ covariance
+    a = (np.tensordot(c, x, axes=(-2, 0)) / sigma + p_0 / sigma_0) @ covariance
     # Paper: a - p_0, and the epinet's covariance without the factor too; here: a - sigma_0 * p_0 because the prior
     # function is sigma_0 z^T P_0 x, and because only this is the minimizer unless sigma_0 is one.
     return zeta, a - sigma_0 * p_0

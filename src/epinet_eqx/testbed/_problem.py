@@ -13,7 +13,7 @@ from .._checks import check_finite, check_labels, check_positive
 from .._keys import named_keys
 from ..losses import Batch
 from ..networks import MLP
-from ._compile import LIGHTLY_OPTIMIZED
+from ._compile import jit_lightly
 from ._joint_batches import JointBatches
 from ._setting import Setting
 
@@ -88,7 +88,7 @@ def generate_arrays(
     return Problem(Batch(x, y, numbers), knowledge, model, ())
 
 
-_generate = eqx.filter_jit(generate_arrays, compiler_options=LIGHTLY_OPTIMIZED)
+_generate = jit_lightly(generate_arrays)
 
 
 class Problem(eqx.Module):

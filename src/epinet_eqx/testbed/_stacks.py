@@ -12,11 +12,14 @@ from jaxtyping import Array, Key, PRNGKeyArray
 from .._checks import num_examples
 from ..bayes._stack import stack, take
 from ..losses import Batch
-from ._compile import LIGHTLY_OPTIMIZED
+from ._compile import jit_lightly, jit_unoptimized
 from ._problem import Problem, generate_arrays
 from ._setting import Setting
 
 _T = TypeVar("_T")
+
+# One small program, instead of one for each array.
+_take: Any = jit_unoptimized(take)
 
 # Up to so many examples, data are padded: the memory does not matter then, and a compilation is saved.
 _PADDED = 10_000
@@ -44,7 +47,7 @@ def problem_keys(problems: Sequence[Setting], *, key: PRNGKeyArray) -> Key[Array
     return jax.vmap(lambda number: jr.fold_in(key, number))(numbers)
 
 
-@eqx.filter_jit(compiler_options=LIGHTLY_OPTIMIZED)
+@jit_lightly
 def _generate_many(input_dim: int, length: int, num_train: Array, temperatures: Array, keys: Array) -> Problem:
     """Draw problems of one input dimension."""
     return eqx.filter_vmap(lambda *arrays: generate_arrays(input_dim, length, *arrays))(num_train, temperatures, keys)
@@ -95,5 +98,4 @@ def stack_problems(problems: Sequence[Problem], *, pad_to: int | None = None) ->
 
 def take_member(stacked: _T, number: int) -> _T:
     """Return member `number` of a stack: of a problem, or of an ENN."""
-    member: Any = take(stacked, jnp.asarray(number))
-    return member
+    return _take(stacked, jnp.asarray(number))

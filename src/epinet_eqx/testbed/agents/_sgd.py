@@ -18,7 +18,7 @@ from ..._enn import AbstractENN
 from ..._keys import named_keys
 from ...losses import AbstractLoss
 from ...training import NonFiniteLossError, TrainState, fit_many, init_state
-from .._compile import UNOPTIMIZED
+from .._compile import jit_unoptimized
 from .._problem import PriorKnowledge, Problem
 from .._shuffle import ShuffledBatches
 from .._stacks import padded_size
@@ -100,7 +100,7 @@ class AbstractSGDAgent(AbstractAgent):
         return result.enn
 
 
-@eqx.filter_jit(compiler_options=UNOPTIMIZED)
+@jit_unoptimized
 def _prepare(
     agent: AbstractSGDAgent, knowledge: PriorKnowledge, learning_rate: float, keys: Key[Array, " problems"]
 ) -> tuple[TrainState, AbstractLoss]:
