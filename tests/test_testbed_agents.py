@@ -31,18 +31,19 @@ from epinet_eqx.testbed import (
 )
 
 SMALL = Setting(input_dim=2, data_ratio=2, temperature=0.1, seed=0, number=7)
+NOISY = Setting(input_dim=2, data_ratio=2, temperature=0.5, seed=0, number=8)
 OTHER = Setting(input_dim=2, data_ratio=3, temperature=0.5, seed=1, number=9)
 
 # What is small enough for a test, with everything that depends on the problem left as it is.
 TINY = {
-    "mlp": dict(num_steps=3, hidden=(4,)),
-    "ensemble": dict(num_steps=3, hidden=(4,), num_particles=2),
-    "dropout": dict(num_steps=3, hidden=(4,)),
-    "bbb": dict(num_steps=3, hidden=(4,), num_index_samples=2),
-    "hypermodel": dict(num_steps=3, hidden=(4,), num_index_samples=2),
-    "ensemble+": dict(num_steps=3, hidden=(4,), num_particles=2),
+    "mlp": dict(num_steps=20, hidden=(4,)),
+    "ensemble": dict(num_steps=20, hidden=(4,), num_particles=2),
+    "dropout": dict(num_steps=20, hidden=(4,)),
+    "bbb": dict(num_steps=20, hidden=(4,), num_index_samples=2),
+    "hypermodel": dict(num_steps=20, hidden=(4,), num_index_samples=2),
+    "ensemble+": dict(num_steps=20, hidden=(4,), num_particles=2),
     "sgmcmc": dict(num_steps=6, burn_in=2, thin=2, hidden=(4,)),
-    "epinet": dict(num_steps=3, hidden=(4,), epinet_hidden=(3,), index_dim=2),
+    "epinet": dict(num_steps=20, hidden=(4,), epinet_hidden=(3,), index_dim=2),
 }
 
 
@@ -156,27 +157,31 @@ def test_registry_describes_every_agent():
     assert find_agent("epinet") == EpinetAgent()
 
 
+def make_stack(settings, getkey):
+    """Return problems padded beyond the longest of them, a key for each, and the problems alone."""
+    problems = [Problem.generate(setting, key=getkey()) for setting in settings]
+    return stack_problems(problems, pad_to=9), jr.split(getkey(), len(problems)), problems
+
+
 @pytest.mark.parametrize("name", AGENTS)
-def test_every_agent_learns_a_problem(name, getkey):
-    problem = Problem.generate(SMALL, key=getkey())
-    agent = tiny(name)
-    enn = agent(problem, getkey())
-    enns = jax.tree.map(lambda leaf: leaf[None] if eqx.is_array(leaf) else leaf, enn)
-    options = dict(taus=(1, 2), num_batches=4, num_samples=None if hasattr(enn.index, "support") else 5)
-    estimates = evaluate(enns, stack_problems([problem]), **options, keys=getkey()[None])
+def test_every_agent_trains_and_predicts(name, getkey):
+    problems, keys, _ = make_stack((SMALL, NOISY), getkey)
+    enns = train_agent(tiny(name), problems, keys=keys)
+    num_samples = None if hasattr(enns.index, "support") else 5
+    estimates = evaluate(enns, problems, taus=(1, 2), num_batches=4, num_samples=num_samples, keys=keys)
     for estimate in estimates.values():
-        assert int(count_nonfinite(estimate)[0]) == 0 and estimate.values.shape == (1, 4)
+        assert estimate.values.shape == (2, 4)
+        np.testing.assert_array_equal(count_nonfinite(estimate), 0)
     if name == "sgmcmc":
-        assert enn.index.num_particles == 3
+        assert enns.index.num_particles == 3
 
 
 @pytest.mark.parametrize("name", ["epinet", "ensemble"])
 def test_stack_of_problems_is_each_of_them_alone(name, getkey):
-    agent = dataclasses.replace(tiny(name), num_steps=20)
-    problems = [Problem.generate(setting, key=getkey()) for setting in (SMALL, OTHER)]
-    keys = jr.split(getkey(), 2)
-    # The stack is padded beyond the longer one: neither padding nor company may change anything.
-    stacked = train_agent(agent, stack_problems(problems, pad_to=9), keys=keys)
+    # Neither padding nor company may change anything.
+    agent = tiny(name)
+    stack, keys, problems = make_stack((SMALL, OTHER), getkey)
+    stacked = train_agent(agent, stack, keys=keys)
     for number, problem in enumerate(problems):
         alone = agent(problem, jr.clone(keys)[number])
         for found, expected in zip(jax.tree.leaves(stacked), jax.tree.leaves(alone), strict=True):

@@ -29,6 +29,14 @@ from epinet_eqx.testbed._kl import _draw_anchors
 SETTING = Setting(input_dim=2, data_ratio=2, temperature=0.5, seed=0, number=1)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def quick_compilation():
+    """Compile without optimization: many programs, each of which runs for a moment."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 @pytest.fixture
 def problem(getkey):
     return Problem.generate(SETTING, key=getkey())

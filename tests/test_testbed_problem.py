@@ -19,6 +19,7 @@ from epinet_eqx.testbed import (
     stack_problems,
     take_member,
 )
+from epinet_eqx.testbed._compile import jit_unoptimized
 
 SMALL = Setting(input_dim=2, data_ratio=2, temperature=0.1, seed=0, number=7)
 OTHER = Setting(input_dim=2, data_ratio=3, temperature=0.5, seed=1, number=9)
@@ -66,7 +67,7 @@ def test_unknown_problem_names_the_near_ones():
 
 
 def test_generative_model_has_the_testbeds_weights(getkey):
-    draw = jax.jit(jax.vmap(lambda key: jax.tree.leaves(GenerativeModel(9, 2, 0.25, key=key))))
+    draw = jit_unoptimized(jax.vmap(lambda key: jax.tree.leaves(GenerativeModel(9, 2, 0.25, key=key))))
     models = [np.asarray(leaf) for leaf in draw(jr.split(getkey(), 200))]
     shapes = [leaf.shape[1:] for leaf in models]
     assert shapes == [(50, 9), (50,), (50, 50), (50,), (2, 50), (2,), ()]

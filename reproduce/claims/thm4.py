@@ -21,8 +21,8 @@ def _curves(rows: Sequence[Row], metric: str) -> list[list[dict[str, Any]]]:
 def log_slope(curves: Sequence[Sequence[Mapping[str, Any]]]) -> Measurement:
     """Return the slope that curves share on logarithmic axes, by least squares, each with its own height.
 
-    All points weigh the same: their standard errors are estimates that are large where the values are, and weights made
-    of them would bend the line.
+    All points weigh the same. Weights from estimated standard errors, which are small where a value came out small,
+    would favor such values a little.
     """
     information, product, variance = 0.0, 0.0, 0.0
     for curve in curves:
