@@ -21,15 +21,6 @@ PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
 REAL = [str(folder) for python in PYTHONS for folder in sorted(PYENV.glob(f"versions/{python}.*/bin"))]
 os.environ["PATH"] = os.pathsep.join([*REAL, os.environ["PATH"]])
 
-# Compilation dominates the tests: one process per core, whole files each, so that a file's programs are compiled once;
-# and a store of compiled programs for Pythons with the same jax, and for the next run.
-PARALLEL = ("--numprocesses=auto", "--maxprocesses=8", "--dist=loadfile")
-STORE = {
-    "JAX_COMPILATION_CACHE_DIR": str(Path(__file__).parent / ".nox" / "compiled"),
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-}
-
 
 @nox.session
 def lint(session: nox.Session) -> None:
@@ -47,13 +38,18 @@ def types(session: nox.Session) -> None:
 
 
 def run_tests(session: nox.Session) -> None:
-    """Run pytest on two processes, with one store of compiled programs for all of them and all sessions."""
+    """Run pytest with one process per core.
+
+    Compilation dominates. Whole files go to one process, so that their programs are compiled once, and there is one
+    store of compiled programs for all processes, for Pythons with the same jax, and for the next run.
+    """
     store = {
         "JAX_COMPILATION_CACHE_DIR": str(session.cache_dir / "jax"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
-    session.run("pytest", "--numprocesses=2", *session.posargs, env=store)
+    parallel = ("--numprocesses=auto", "--maxprocesses=8", "--dist=loadfile")
+    session.run("pytest", *parallel, *session.posargs, env=store)
 
 
 @nox.session(python=PYTHONS)
