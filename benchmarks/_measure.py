@@ -46,4 +46,7 @@ def flops(compiled: jax.stages.Compiled) -> float:
 
 def temporary_bytes(compiled: jax.stages.Compiled) -> int:
     """Return the memory that a program needs beside its arguments and results."""
-    return compiled.memory_analysis().temp_size_in_bytes
+    analysis = compiled.memory_analysis()
+    if analysis is None:
+        raise RuntimeError("This platform does not tell how much memory a program needs.")
+    return analysis.temp_size_in_bytes
