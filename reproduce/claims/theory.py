@@ -8,15 +8,9 @@ from ..closed_forms import guess_reward, largest_reward, least_kl
 from ..record import Row
 from .ledger import Claim, Measurement
 from .rules import AtLeast, AtMost, Equals
+from .select import Measure, where
 
 _ROUNDING = 1e-5
-
-Measure = Callable[[Sequence[Row]], Measurement]
-
-
-def _where(rows: Sequence[Row], **wanted: Any) -> list[dict[str, Any]]:
-    """Return the rows that have these values."""
-    return [dict(row) for row in rows if all(row.get(name) == value for name, value in wanted.items())]
 
 
 def _largest(values: Iterable[float]) -> Measurement:
@@ -31,40 +25,40 @@ def _farthest(rows: Iterable[dict[str, Any]]) -> Measurement:
 
 
 def _marginals(rows: Sequence[Row]) -> Measurement:
-    return _largest(abs(row["exact"] - 0.5) for row in _where(rows, table="marginal"))
+    return _largest(abs(row["exact"] - 0.5) for row in where(rows, table="marginal"))
 
 
 def _conditionals(enn: str, expected: Callable[[dict[str, Any]], float]) -> Measure:
     def measure(rows: Sequence[Row]) -> Measurement:
-        chosen = _where(rows, table="conditional", enn=enn)
+        chosen = where(rows, table="conditional", enn=enn)
         return _largest(abs(row["exact"] - expected(row)) for row in chosen)
 
     return measure
 
 
 def _curve_range(rows: Sequence[Row]) -> Measurement:
-    values = [row["probability"] for row in _where(rows, kind="curve", enn="ambiguous")]
+    values = [row["probability"] for row in where(rows, kind="curve", enn="ambiguous")]
     return Measurement(value=max(values) - min(values))
 
 
 def _diagonal(rows: Sequence[Row]) -> Measurement:
-    chosen = _where(rows, kind="integral", enn="insufficient")
+    chosen = where(rows, kind="integral", enn="insufficient")
     return _largest(abs(row["probability"] - 0.5 * (row["y1"] == row["y2"])) for row in chosen)
 
 
 def _check(name: str) -> Measure:
     def measure(rows: Sequence[Row]) -> Measurement:
-        return _largest(row["value"] for row in _where(rows, kind="check") if row["part"].startswith(name))
+        return _largest(row["value"] for row in where(rows, kind="check") if row["part"].startswith(name))
 
     return measure
 
 
 def _prior_trainable(rows: Sequence[Row]) -> Measurement:
-    return _largest(row["trainable"] for row in _where(rows, kind="part", part="prior"))
+    return _largest(row["trainable"] for row in where(rows, kind="part", part="prior"))
 
 
 def _by_tau(rows: Sequence[Row], agent: str, reward: str) -> dict[int, dict[str, Any]]:
-    return {row["tau"]: row for row in _where(rows, agent=agent, reward=reward)}
+    return {row["tau"]: row for row in where(rows, agent=agent, reward=reward)}
 
 
 def _optimum(rows: Sequence[Row]) -> Measurement:
@@ -87,7 +81,7 @@ def _guess(rows: Sequence[Row]) -> Measurement:
 
 
 def _below_one(rows: Sequence[Row]) -> Measurement:
-    return _largest(row["exact"] for row in _where(rows, agent="random", reward="scaled"))
+    return _largest(row["exact"] for row in where(rows, agent="random", reward="scaled"))
 
 
 def _mean_gap(better: str, worse: str) -> Measure:
@@ -102,7 +96,7 @@ def _mean_gap(better: str, worse: str) -> Measure:
 
 
 def _excess(rows: Sequence[Row]) -> Measurement:
-    return _largest(row["largest_excess"] for row in _where(rows, kind="summary"))
+    return _largest(row["largest_excess"] for row in where(rows, kind="summary"))
 
 
 def _points(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -114,7 +108,7 @@ def _slack(rows: Sequence[Row]) -> Measurement:
 
 
 def _share(rows: Sequence[Row]) -> Measurement:
-    found = _where(rows, kind="end of search")
+    found = where(rows, kind="end of search")
     return _largest(row["shortfall"] / math.sqrt(2 * row["kl"]) for row in found)
 
 
@@ -157,7 +151,7 @@ THEORY: tuple[Claim, ...] = (
         statement="The joint prediction averaged over samples of a Gaussian index is the exact one.",
         location="Eq. (2)",
         quantity="largest difference of a Monte Carlo probability from the exact one",
-        measure=lambda rows: _farthest(_where(rows, table="joint")),
+        measure=lambda rows: _farthest(where(rows, table="joint")),
         rule=Equals(target=0.0, tolerance=0.01),
     ),
     Claim(
