@@ -1,5 +1,6 @@
 """Epistemic neural networks in Equinox."""
 
+from . import baselines as baselines
 from . import bayes as bayes
 from . import decisions as decisions
 from . import epinet as epinet
@@ -8,8 +9,10 @@ from . import losses as losses
 from . import metrics as metrics
 from . import networks as networks
 from . import predict as predict
+from . import scale as scale
 from . import testbed as testbed
 from . import training as training
+from . import weights as weights
 from ._enn import AbstractENN as AbstractENN
 from ._enn import Tempered as Tempered
 from ._enn import map_head as map_head

@@ -86,7 +86,7 @@ def save(path: str | os.PathLike[str], model: Any, config: Mapping[str, Any] | N
         raise
 
 
-def _open(path: str | os.PathLike[str]) -> Any:
+def open_safetensors(path: str | os.PathLike[str]) -> Any:
     """Open a file, or say in a sentence why it cannot be read."""
     if not pathlib.Path(path).is_file():
         raise FileNotFoundError(f"`path` must name an existing file; got {os.fspath(path)!r}.")
@@ -98,7 +98,7 @@ def _open(path: str | os.PathLike[str]) -> Any:
 
 def read_header(path: str | os.PathLike[str]) -> Header:
     """Return the version and the configuration that a file was saved with, without reading its arrays."""
-    with _open(path) as file:
+    with open_safetensors(path) as file:
         metadata = file.metadata() or {}
     if metadata.get("format") != _FORMAT:
         raise ValueError(f"`path` must be a file written by `save`; {os.fspath(path)!r} is another safetensors file.")
@@ -138,7 +138,7 @@ def load(path: str | os.PathLike[str], like: _T | Callable[[dict[str, Any]], _T]
     else:
         template = eqx.filter_eval_shape(like, header.config)
     expected = _named_arrays(template)
-    with _open(path) as file:
+    with open_safetensors(path) as file:
         phrases = _mismatches(expected, file)
         if phrases:
             raise ValueError(

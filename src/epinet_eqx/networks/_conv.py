@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._checks import check_positive, check_shape, check_sizes
 from .._init import Initializer, truncated_normal
 from ._abstract import AbstractNetwork
+from ._convolve import convolve
 from ._mlp import Linear
 
 
@@ -37,8 +38,9 @@ class Conv(eqx.Module):
 
     def __call__(self, x: Float[Array, "in height width"]) -> Float[Array, "out height_out width_out"]:
         """Return the convolution of one image."""
-        strides = (self.stride, self.stride)
-        return jax.lax.conv(x[None], self.weight, strides, "SAME")[0] + self.bias[:, None, None]
+        weight = jnp.transpose(self.weight, (2, 3, 1, 0))
+        output = convolve(jnp.transpose(x, (1, 2, 0)), weight, self.stride, same=True)
+        return jnp.transpose(output, (2, 0, 1)) + self.bias[:, None, None]
 
 
 class ConvNet(AbstractNetwork):

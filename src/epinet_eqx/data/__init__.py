@@ -1,0 +1,36 @@
+"""Data sets, pipelines, and the feature bank; the optional packages that they need are imported when used."""
+
+from ._arrays import ArrayDataset as ArrayDataset
+from ._arrays import as_batch as as_batch
+from ._augment import AUGMENTED_DYADIC as AUGMENTED_DYADIC
+from ._augment import CIFAR10_TRAIN as CIFAR10_TRAIN
+from ._augment import CIFAR100_TRAIN as CIFAR100_TRAIN
+from ._augment import CropAndResize as CropAndResize
+from ._augment import Cutout as Cutout
+from ._augment import RandomCrop as RandomCrop
+from ._augment import RandomFlip as RandomFlip
+from ._augment import Transform as Transform
+from ._bank import BankSource as BankSource
+from ._bank import FeatureBank as FeatureBank
+from ._bank import stored_base as stored_base
+from ._cifar import cifar as cifar
+from ._digits import digit_pairs as digit_pairs
+from ._digits import digits as digits
+from ._dyadic import AugmentedDyads as AugmentedDyads
+from ._fetch import fetch as fetch
+from ._folder import ImageFolder as ImageFolder
+from ._idx import fashion_mnist as fashion_mnist
+from ._idx import read_idx as read_idx
+from ._import_features import import_features as import_features
+from ._jpeg import CenterCrop as CenterCrop
+from ._jpeg import CorruptImageError as CorruptImageError
+from ._jpeg import Decode as Decode
+from ._jpeg import RandomResizedCrop as RandomResizedCrop
+from ._loader import Loader as Loader
+from ._normalize import CIFAR10_NORMALIZATION as CIFAR10_NORMALIZATION
+from ._normalize import CIFAR100_NORMALIZATION as CIFAR100_NORMALIZATION
+from ._normalize import IMAGENET_NORMALIZATION as IMAGENET_NORMALIZATION
+from ._normalize import Normalization as Normalization
+from ._records import RecordSource as RecordSource
+from ._records import write_records as write_records
+from ._source import Source as Source

@@ -1,0 +1,32 @@
+"""Training at scale: many devices and processes, long runs that survive their machines."""
+
+from ._callbacks import AbstractCallback as AbstractCallback
+from ._callbacks import JsonlMetrics as JsonlMetrics
+from ._callbacks import TensorBoard as TensorBoard
+from ._callbacks import WeightsAndBiases as WeightsAndBiases
+from ._checkpoints import Checkpoints as Checkpoints
+from ._distributed import add_flags as add_flags
+from ._distributed import initialize as initialize
+from ._distributed import initialize_from as initialize_from
+from ._errors import CheckpointError as CheckpointError
+from ._errors import DataEndedError as DataEndedError
+from ._errors import DivergedError as DivergedError
+from ._errors import TrainingPreempted as TrainingPreempted
+from ._evaluate import make_evaluation as make_evaluation
+from ._iterators import DataIterator as DataIterator
+from ._iterators import MemoryIterator as MemoryIterator
+from ._loop import ScaleResult as ScaleResult
+from ._loop import train as train
+from ._mesh import data_mesh as data_mesh
+from ._mesh import global_batch as global_batch
+from ._mesh import place as place
+from ._objectives import AbstractObjective as AbstractObjective
+from ._objectives import EpistemicObjective as EpistemicObjective
+from ._objectives import StatefulObjective as StatefulObjective
+from ._objectives import TrunkObjective as TrunkObjective
+from ._precision import cast_floats as cast_floats
+from ._schedules import cosine_schedule as cosine_schedule
+from ._schedules import step_schedule as step_schedule
+from ._state import ScaleState as ScaleState
+from ._state import init_scale_state as init_scale_state
+from ._step import make_train_step as make_train_step

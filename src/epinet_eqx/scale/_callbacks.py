@@ -1,0 +1,130 @@
+"""Where the metrics of training go."""
+
+import abc
+import importlib
+import json
+import math
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+
+class AbstractCallback(abc.ABC):
+    """Hears of metrics while a model is trained; only the first process calls it."""
+
+    @abc.abstractmethod
+    def start(self, step: int) -> None:
+        """Training begins, or goes on, after this number of steps: what was said of later ones is void."""
+
+    @abc.abstractmethod
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """These are the metrics after this number of steps."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Training has ended, in whatever way."""
+
+
+def _require(package: str, user: str) -> Any:
+    """Return an optional package, or say who needs it and how to get it."""
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise ImportError(f"`{user}` needs the package {package}: pip install {package}.") from error
+
+
+def _lines_until(path: pathlib.Path, step: int) -> list[str]:
+    """Return the whole lines of a file that speak of no step after `step`."""
+    kept = []
+    for line in path.read_text().splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            # A killed run may leave half a line, and it is the last one.
+            break
+        if record["step"] <= step:
+            kept.append(line + "\n")
+    return kept
+
+
+class JsonlMetrics(AbstractCallback):
+    """Metrics as lines of JSON, each with its `step`; what is not finite is `null`.
+
+    A run that goes on from a checkpoint first cuts off the lines after its step, so the file is that of one run.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        """Initialize with the file, which is made if it is not there."""
+        self._path = pathlib.Path(path)
+        self._file: Any = None
+
+    def start(self, step: int) -> None:
+        """Cut the file off after `step`, and open it."""
+        self.close()
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        kept = _lines_until(self._path, step) if self._path.exists() else []
+        # The new file takes the old one's place in one move, so a kill in between loses nothing.
+        new = self._path.with_name(f".{self._path.name}.new")
+        new.write_text("".join(kept))
+        new.replace(self._path)
+        self._file = self._path.open("a")
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Write one line, at once."""
+        values = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
+        self._file.write(json.dumps({"step": step, **values}) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class TensorBoard(AbstractCallback):
+    """Metrics for TensorBoard, written by the package tensorboardX."""
+
+    def __init__(self, folder: str | os.PathLike[str]):
+        """Initialize with the folder of the event files."""
+        self._package = _require("tensorboardX", "TensorBoard")
+        self._folder = os.fspath(folder)
+        self._writer: Any = None
+
+    def start(self, step: int) -> None:
+        """Open the event file; what earlier ones say of later steps is hidden."""
+        self._writer = self._package.SummaryWriter(self._folder, purge_step=step + 1)
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Write each metric as a scalar."""
+        for name, value in metrics.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """Close the event file."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+class WeightsAndBiases(AbstractCallback):
+    """Metrics for Weights & Biases; a run with an `id` goes on when training does."""
+
+    def __init__(self, project: str, *, id: str | None = None, config: Mapping[str, Any] | None = None):
+        """Initialize with the names of the project and of the run, and what is recorded of its configuration."""
+        self._package = _require("wandb", "WeightsAndBiases")
+        self._options = {"project": project, "id": id, "config": dict(config or {})}
+        self._run: Any = None
+
+    def start(self, step: int) -> None:
+        """Begin the run, or go on with it."""
+        self._run = self._package.init(**self._options, resume="allow")
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Send the metrics."""
+        self._run.log(dict(metrics), step=step)
+
+    def close(self) -> None:
+        """End the run."""
+        if self._run is not None:
+            self._run.finish()

@@ -1,0 +1,91 @@
+"""Held-out metrics of a model on a mesh."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh
+from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
+
+from .._checks import num_examples
+from ..losses import Batch
+from ._mesh import as_parts, constrain, spread
+from ._objectives import Metrics
+
+Evaluate = Callable[[PyTree, PyTree], dict[str, float]]
+
+
+def _pad(parts: dict[str, Any], size: int) -> dict[str, Any]:
+    """Return a batch of `size` examples, with the first one repeated at the end, and which ones count."""
+    count = num_examples("batch", parts)
+    if count > size:
+        raise ValueError(f"`evaluation` must yield its largest batch first; got {count} examples after at most {size}.")
+
+    def fill(leaf: Any) -> np.ndarray:
+        array = np.asarray(leaf)
+        return np.concatenate([array, np.repeat(array[:1], size - count, axis=0)])
+
+    return jax.tree.map(fill, parts) | {"counted": np.arange(size) < count}
+
+
+def _is_anywhere(flag: bool) -> bool:
+    """Return whether `flag` holds in any process."""
+    if jax.process_count() == 1:
+        return flag
+    return bool(np.any(multihost_utils.process_allgather(np.array(flag))))
+
+
+def make_evaluation(
+    evaluate: Callable[..., Metrics], batches: Callable[[], Iterable[Any]], mesh: Mesh, *, key: PRNGKeyArray
+) -> Evaluate:
+    """Return a function `(model, model_state) -> metrics`: means over all held-out examples of all processes.
+
+    Args:
+        evaluate: a function `(model, model_state, batch, *, key)` to a dictionary of metrics, one value per example,
+            such as the `evaluate` of an objective.
+        batches: returns this process's held-out batches, from the first one on at each call. Numbers of examples need
+            not be divisible by anything.
+        mesh: the mesh that the model is on.
+        key: random key, the same in each evaluation: all models are compared at the same indices.
+    """
+
+    @eqx.filter_jit
+    def total(
+        model: PyTree, model_state: PyTree, batch: Batch, counted: Bool[Array, " batch"], key: PRNGKeyArray
+    ) -> Metrics:
+        values = evaluate(model, model_state, batch, key=key) | {"count": jnp.ones(counted.shape)}
+        sums = {name: jnp.sum(jnp.where(counted, value, 0)) for name, value in values.items()}
+        return constrain(sums, mesh, shard_parameters=False)
+
+    def run(model: PyTree, model_state: PyTree) -> dict[str, float]:
+        sums: dict[str, float] = {}
+        size, first = 0, None
+        stream = iter(batches())
+        parts = next(stream, None)
+        while _is_anywhere(parts is not None):
+            if parts is not None:
+                local = as_parts(parts)
+                if first is None:
+                    first, share = local, mesh.size // jax.process_count()
+                    size = -(-num_examples("batch", local) // share) * share
+                padded = _pad(local, size)
+            elif first is None:
+                raise ValueError("`evaluation` must yield at least one batch in each process; got none.")
+            else:
+                # Other processes have one more: this one takes part without examples that count.
+                padded = _pad(first, size) | {"counted": np.zeros(size, dtype=bool)}
+            placed = spread(padded, mesh)
+            counted = placed.pop("counted")
+            for name, value in total(model, model_state, Batch(**placed), counted, key).items():
+                sums[name] = sums.get(name, 0.0) + float(value)
+            parts = next(stream, None)
+        if not sums:
+            raise ValueError("`evaluation` must yield at least one batch; got none.")
+        count = sums.pop("count")
+        return {name: value / count for name, value in sums.items()}
+
+    return run

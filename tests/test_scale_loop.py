@@ -1,0 +1,231 @@
+"""The loop of training at scale: evaluation, checkpoints, early ends."""
+
+import json
+import os
+import signal
+import sys
+
+import equinox as eqx
+import jax
+import numpy as np
+import optax
+import pytest
+from _scale_worker import read_losses, read_metrics, run
+from scale_toys import toy_arrays, toy_network
+
+pytest.importorskip("orbax.checkpoint")
+
+from epinet_eqx import scale
+from epinet_eqx.data import ArrayDataset, Loader
+from epinet_eqx.losses import Batch, CrossEntropy
+
+OPTIMIZER = optax.sgd(0.1)
+
+
+def make_state(key):
+    network, statistics = toy_network(key=key())
+    return scale.init_scale_state(network, OPTIMIZER, model_state=statistics, key=key())
+
+
+def make_data(key, batch_size=8):
+    return scale.MemoryIterator(Batch.of(*toy_arrays()), batch_size, key=key())
+
+
+def assert_same_bits(one, other):
+    arrays = [jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array)) for tree in (one, other)]
+    for a, b in zip(*arrays, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_stopped_training_goes_on_as_if_it_had_not_stopped(tmp_path, name):
+    whole = run(tmp_path / "whole", 6, checkpoint_every=2, log_every=1)
+
+    def stop(step):
+        if step == 2:
+            os.kill(os.getpid(), getattr(signal, name))
+
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    with pytest.raises(scale.TrainingPreempted, match=f"{name} stopped training after step 3 of 6") as caught:
+        run(tmp_path / "cut", 6, watch=stop, log_every=1)
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+    assert caught.value.path == tmp_path / "cut" / "checkpoints" / "000000003"
+    assert "start the same program again" in str(caught.value)
+    assert int(caught.value.state.step) == 3
+    resumed = run(tmp_path / "cut", 6, checkpoint_every=2, log_every=1)
+    assert_same_bits(resumed.state, whole.state)
+    assert read_metrics(tmp_path / "cut") == read_metrics(tmp_path / "whole")
+    assert resumed.validation == whole.validation
+    assert len(read_losses(tmp_path / "cut")) == 6
+    # A training that has ended is returned as it is.
+    again = run(tmp_path / "cut", 6)
+    assert_same_bits(again.state, whole.state)
+    assert again.validation == pytest.approx(whole.validation)
+
+
+def grain_stream():
+    grain = pytest.importorskip("grain")
+    x, y = toy_arrays()
+    elements = [{"x": x[n], "y": y[n], "i": np.int32(n)} for n in range(len(y))]
+    batches = grain.MapDataset.source(elements).shuffle(seed=3).repeat().batch(8)
+    return iter(batches.to_iter_dataset(grain.ReadOptions(num_threads=1, prefetch_buffer_size=2)))
+
+
+def loader_stream():
+    x, y = toy_arrays()
+    source = ArrayDataset(x, y, np.arange(len(y), dtype=np.int32), 3)
+    return Loader(source, batch_size=8, key=jax.random.key(3))
+
+
+@pytest.mark.parametrize("make_stream", [grain_stream, loader_stream])
+def test_pipelines_go_on_where_they_were(tmp_path, make_stream, getkey):
+    network, statistics = toy_network(key=getkey())
+    key = getkey()
+
+    def go(folder, num_steps):
+        state = scale.init_scale_state(network, OPTIMIZER, model_state=statistics, key=key)
+        objective = scale.StatefulObjective(CrossEntropy())
+        options = {"checkpoints": scale.Checkpoints(tmp_path / folder), "progress": False}
+        return scale.train(state, make_stream(), objective, optimizer=OPTIMIZER, num_steps=num_steps, **options).state
+
+    whole = go("whole", 5)
+    go("cut", 2)
+    assert_same_bits(go("cut", 5), whole)
+
+
+def test_latest_and_best_checkpoints_stay(tmp_path, getkey):
+    checkpoints = scale.Checkpoints(tmp_path, keep_last=2, keep_best=1, metric="accuracy", mode="max")
+    state = make_state(getkey)
+    assert checkpoints.latest_step() is None
+    assert checkpoints.best_step() is None
+    for step, metrics in enumerate(({"accuracy": 0.1}, {"accuracy": 0.9}, None, {"accuracy": float("nan")}, None)):
+        now = eqx.tree_at(lambda state: state.step, state, np.array(step, dtype=np.int32))
+        checkpoints.save(scale.place(now, scale.data_mesh()), make_data(getkey), metrics=metrics)
+    assert checkpoints.steps() == [1, 3, 4]
+    assert checkpoints.best_step() == 1
+    assert checkpoints.metrics(1) == {"accuracy": 0.9}
+    assert np.isnan(checkpoints.metrics(3)["accuracy"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["000000001", "000000003", "000000004"]
+    restored = checkpoints.restore(state, step=checkpoints.best_step())
+    assert int(restored.step) == 1
+    assert_same_bits(restored.model, state.model)
+    np.testing.assert_array_equal(jax.random.key_data(restored.key), jax.random.key_data(state.key))
+    # The same step again takes the place of the old one.
+    checkpoints.save(scale.place(restored, scale.data_mesh()), metrics={"accuracy": 0.0})
+    assert checkpoints.metrics(1) == {"accuracy": 0.0}
+
+
+def test_checkpoints_that_do_not_fit(tmp_path, getkey, as_user):
+    checkpoints = scale.Checkpoints(tmp_path)
+    state, mesh = make_state(getkey), scale.data_mesh()
+    checkpoints.save(scale.place(state, mesh), make_data(getkey))
+    wider, statistics = toy_network(width=9, key=getkey())
+    other = scale.init_scale_state(wider, OPTIMIZER, model_state=statistics, key=getkey())
+    with pytest.raises(ValueError, match=r"model\.first\.weight is float32\[8, 4\], not float32\[9, 4\]"):
+        checkpoints.restore(other)
+    with pytest.raises(ValueError, match=r"`step` must be one of \[0\] in .*; got 7"):
+        checkpoints.restore(state, step=7)
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and path.suffix != ".json":
+            path.write_bytes(b"")
+    with pytest.raises(scale.CheckpointError, match="cannot be read"):
+        checkpoints.restore(state)
+    (tmp_path / "000000000" / "checkpoint.json").write_text("{")
+    with pytest.raises(scale.CheckpointError, match="'.*000000000' cannot be read"):
+        checkpoints.metrics(0)
+
+
+def test_positions_of_several_processes(tmp_path, getkey):
+    checkpoints = scale.Checkpoints(tmp_path)
+    state, data = make_state(getkey), make_data(getkey)
+    path = checkpoints.save(state, data) / "checkpoint.json"
+    summary = json.loads(path.read_text())
+    assert summary["data"] == [{"step": 0}]
+    path.write_text(json.dumps({**summary, "data": [{"step": 3}, {"step": 3}]}))
+    checkpoints.restore(state, data)
+    assert data.get_state() == {"step": 3}
+    path.write_text(json.dumps({**summary, "data": [{"step": 3}, {"step": 4}]}))
+    with pytest.raises(ValueError, match="`data` must be the stream of a run with as many processes"):
+        checkpoints.restore(state, data)
+
+
+def test_evaluation_is_the_mean_over_examples(getkey):
+    network, statistics = toy_network(key=getkey())
+    objective, key, mesh = scale.StatefulObjective(CrossEntropy()), getkey(), scale.data_mesh()
+    batch = Batch.of(*toy_arrays(23))
+    expected = eqx.filter_jit(objective.evaluate)(network, statistics, batch, key=key)
+    parts = [jax.tree.map(lambda leaf, s=s: leaf[s : s + 10], batch) for s in (0, 10, 20)]
+    evaluate = scale.make_evaluation(objective.evaluate, lambda: parts, mesh, key=key)
+    found = evaluate(*scale.place((network, statistics), mesh))
+    assert found == pytest.approx({name: float(np.mean(value)) for name, value in expected.items()}, abs=1e-6)
+    with pytest.raises(ValueError, match="`evaluation` must yield its largest batch first; got 10 examples after"):
+        scale.make_evaluation(objective.evaluate, lambda: parts[::-1], mesh, key=key)(network, statistics)
+    with pytest.raises(ValueError, match="`evaluation` must yield at least one batch; got none"):
+        scale.make_evaluation(objective.evaluate, lambda: (), mesh, key=key)(network, statistics)
+
+
+class Recorder(scale.AbstractCallback):
+    def __init__(self):
+        self.heard = []
+
+    def start(self, step):
+        self.heard.append(("start", step))
+
+    def log(self, step, metrics):
+        self.heard.append((step, set(metrics)))
+
+    def close(self):
+        self.heard.append("close")
+
+
+def train(key, data, **options):
+    objective = scale.StatefulObjective(CrossEntropy())
+    return scale.train(make_state(key), data, objective, optimizer=OPTIMIZER, **options)
+
+
+def test_early_ends_close_callbacks_and_keep_the_state(getkey):
+    batches = [next(make_data(getkey)) for _ in range(5)]
+    recorder = Recorder()
+    with pytest.raises(scale.DataEndedError, match="`data` must have batches for 9 steps; they ended after 5") as ended:
+        train(getkey, iter(batches), num_steps=9, log_every=2, callbacks=[recorder], progress=False)
+    assert int(ended.value.state.step) == 5
+    names = {"loss", "gradient_norm", "accuracy", "images_per_second"}
+    assert recorder.heard[0] == ("start", 0)
+    assert [entry[0] for entry in recorder.heard[1:-1]] == [2, 4]
+    assert recorder.heard[-2] == (4, names)
+    assert recorder.heard[-1] == "close"
+    batches[2]["x"] = np.full_like(batches[2]["x"], np.nan)
+    recorder = Recorder()
+    with pytest.raises(scale.DivergedError, match="At step 2 the loss.*the loss was nan") as diverged:
+        train(getkey, iter(batches), num_steps=5, callbacks=[recorder], progress=False)
+    assert diverged.value.step == 2
+    assert recorder.heard[-1] == "close"
+    assert np.all(np.isfinite(diverged.value.state.model.first.weight))
+
+
+def test_bar_counts_images(getkey, capsys):
+    result = train(getkey, make_data(getkey), num_steps=3, log_every=1)
+    shown = capsys.readouterr().err
+    assert "24.0/24.0" in shown
+    assert "images/s" in shown
+    assert "loss" in shown
+    assert (result.validation, result.best_step) == ({}, None)
+
+
+def test_bad_options(tmp_path, getkey, as_user):
+    with pytest.raises(ValueError, match="`eval_every` must be left out without `evaluation`; got 3"):
+        train(getkey, make_data(getkey), num_steps=3, eval_every=3)
+    with pytest.raises(ValueError, match="`checkpoint_every` must be left out without `checkpoints`; got 3"):
+        train(getkey, make_data(getkey), num_steps=3, checkpoint_every=3)
+    with pytest.raises(ValueError, match="`num_steps` must be a positive integer; got 0"):
+        train(getkey, make_data(getkey), num_steps=0)
+    with pytest.raises(ValueError, match="`data` must have `get_state` and `set_state` for checkpoints; got list_iter"):
+        train(getkey, iter([]), num_steps=3, checkpoints=scale.Checkpoints(tmp_path))
+    with pytest.raises(ValueError, match="`mode` must be 'min' or 'max'; got 'best'"):
+        scale.Checkpoints(tmp_path, mode="best")
+
+
+def test_missing_orbax_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "orbax.checkpoint", None)
+    with pytest.raises(ImportError, match=r"install `epinet_eqx\[train\]`"):
+        scale.Checkpoints(tmp_path)
