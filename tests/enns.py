@@ -1,5 +1,6 @@
 """Every ENN of the library, small: 3 inputs, 4 classes. `name -> constructor(key)`."""
 
+import enns_baselines
 import enns_bayes1
 import enns_bayes2
 import jax
@@ -81,4 +82,5 @@ CASES = {
     "tempered epinet": lambda key: epi.Tempered(_attached(key), 0.7),
     **enns_bayes1.CASES,
     **enns_bayes2.CASES,
+    **enns_baselines.CASES,
 }

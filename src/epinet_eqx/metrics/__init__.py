@@ -17,5 +17,6 @@ from ._log_loss import joint_log_loss as joint_log_loss
 from ._log_loss import log_loss_curve as log_loss_curve
 from ._log_loss import log_losses as log_losses
 from ._log_loss import marginal_log_loss as marginal_log_loss
+from ._temperature import tune_temperature as tune_temperature
 from ._tune import Tuned as Tuned
 from ._tune import tune as tune

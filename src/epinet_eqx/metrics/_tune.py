@@ -1,12 +1,13 @@
 """Choose a temperature, a prior scale or any other parameter by its held-out log-loss."""
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Int, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, ArrayLike, Bool, Int, PRNGKeyArray, PyTree, Shaped
 
 from .._checks import check_positive, num_examples
 from .._enn import AbstractENN
@@ -25,11 +26,15 @@ class Tuned(eqx.Module):
         best: the candidate with the lowest loss.
         losses: the loss of each candidate, an estimate with a leading axis.
         index: the number of the best candidate.
+        marginal: the marginal log-loss of each candidate, likewise.
+        allowed: which candidates were eligible: all, unless the marginal log-loss was held.
     """
 
     best: PyTree[Array]
     losses: Estimate
     index: Int[Array, ""]
+    marginal: Estimate
+    allowed: Bool[Array, " candidates"]
 
 
 def _stack(enns: list[AbstractENN]) -> tuple[AbstractENN, AbstractENN]:
@@ -89,6 +94,7 @@ def tune(
     *,
     tau: int = 10,
     metric: Literal["joint", "marginal"] = "joint",
+    max_marginal_loss_increase: float | None = None,
     likelihood: AbstractLikelihood = CATEGORICAL,
     num_samples: int | None,
     chunk_size: int = 16,
@@ -108,6 +114,8 @@ def tune(
         y: their targets.
         tau: number of labels of the joint log-loss.
         metric: whether the dyadic joint or the marginal log-loss decides.
+        max_marginal_loss_increase: if given, only candidates are eligible whose marginal log-loss exceeds that of
+            candidate 0 by at most this; candidate 0 always is.
         likelihood: how an output becomes a distribution of the target.
         num_samples: number of indices M; None averages exactly over the finite support of the index.
         chunk_size: how many indices are computed at a time.
@@ -117,6 +125,10 @@ def tune(
     check_positive("tau", tau)
     if metric not in ("joint", "marginal"):
         raise ValueError(f'`metric` must be "joint" or "marginal"; got {metric!r}.')
+    if max_marginal_loss_increase is not None and not 0 <= max_marginal_loss_increase < math.inf:
+        raise ValueError(
+            f"`max_marginal_loss_increase` must be finite and at least 0; got {max_marginal_loss_increase}."
+        )
     count = num_examples("candidates", candidates)
     candidates = jax.tree.map(jnp.asarray, candidates)
     entries = [jax.tree.map(lambda leaf, number=number: leaf[number], candidates) for number in range(count)]
@@ -140,5 +152,9 @@ def tune(
         "log-losses of the candidates", _losses(varying, shared, jnp.arange(count), data, tau), data.draws
     )
     chosen: Estimate = losses.joint if metric == "joint" else losses.marginal
-    index = jnp.argmin(chosen.mean)
-    return Tuned(jax.tree.map(lambda leaf: leaf[index], candidates), chosen, index)
+    allowed = jnp.ones(count, dtype=bool)
+    if max_marginal_loss_increase is not None:
+        marginal = losses.marginal.mean
+        allowed = marginal <= marginal[0] + max_marginal_loss_increase
+    index = jnp.argmin(jnp.where(allowed, chosen.mean, jnp.inf))
+    return Tuned(jax.tree.map(lambda leaf: leaf[index], candidates), chosen, index, losses.marginal, allowed)

@@ -1,0 +1,146 @@
+"""A Gaussian process on the features of a network (Liu et al., 2020): the paper's baseline "sngp" (Section 6)."""
+
+from typing import NamedTuple, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from .._checks import check_finite, check_positive, check_scalar, check_shape, num_examples
+from .._enn import AbstractENN
+from .._init import Initializer, truncated_normal
+from .._keys import named_keys
+from .._tree import Frozen
+from ..indices import GaussianIndex
+from ._on_trunk import OnTrunk
+from ._random_features import RandomFeatures
+
+_E = TypeVar("_E", bound=AbstractENN)
+
+
+class SNGPEmbedding(NamedTuple):
+    """What all indices share: the logits at the posterior mean, and the random features times the covariance's root."""
+
+    mean: Float[Array, " classes"]
+    projected: Float[Array, " random"] | None
+
+
+class SNGP(AbstractENN):
+    r"""Logits $(\beta + s \Sigma^{1/2} Z)^\top \Phi(h)$, with $\Phi$ random features and $Z$ the index, as a matrix.
+
+    $\beta$ is trained. The covariance $\Sigma = (\rho I + \sum_n \Phi_n \Phi_n^\top)^{-1}$, one for all classes, comes
+    from the training data afterwards, by `with_posterior`; before that the output does not depend on the index. One $Z$
+    is one set of output weights for all inputs, so joint predictions are coherent. The input is a feature vector: see
+    `OnTrunk`, and `SpectrallyBounded` for a trunk that does not stretch distances.
+    """
+
+    random_features: Frozen[RandomFeatures]
+    weight: Float[Array, "random classes"]
+    root: Frozen[Float[Array, "random random"]] | None
+    scale: Frozen[Float[Array, ""]]
+    index: GaussianIndex
+
+    def __init__(
+        self,
+        feature_dim: int,
+        num_classes: int,
+        *,
+        num_features: int = 1024,
+        feature_scale: float | Float[Array, ""] = 0.05,
+        scale: float | Float[Array, ""] = 1.0,
+        initializer: Initializer = truncated_normal,
+        key: PRNGKeyArray,
+    ):
+        """Initialize the ENN.
+
+        Args:
+            feature_dim: size of the feature vector.
+            num_classes: number of logits.
+            num_features: number of random features.
+            feature_scale: one over the length scale of the kernel, in the units of the feature vector.
+            scale: what the deviations of the output weights are multiplied by; 1 is the posterior.
+            initializer: draws the output weights; there is no bias.
+            key: random key.
+        """
+        check_positive("num_classes", num_classes)
+        feature_key, weight_key = named_keys(key, "features", "weight")
+        features = RandomFeatures(feature_dim, num_features, scale=feature_scale, key=feature_key)
+        self.random_features = Frozen(features)
+        self.weight = initializer(weight_key, (num_classes, num_features))[0].T
+        self.root = None
+        self.scale = Frozen(check_scalar("scale", jnp.asarray(scale, dtype=float), minimum=0.0))
+        self.index = GaussianIndex(num_features * num_classes)
+
+    def gram(self, x: Float[Array, "batch features"]) -> Float[Array, "random random"]:
+        r"""Return $\sum_n \Phi_n \Phi_n^\top$ over a batch; the sum over the batches of an epoch is for `with_gram`."""
+        random = jax.vmap(self.random_features.value)(x)
+        return random.T @ random
+
+    def with_gram(self, gram: Float[Array, "random random"], *, ridge: float | Float[Array, ""] = 1.0) -> "SNGP":
+        r"""Return the ENN with the posterior that belongs to the sum of $\Phi_n \Phi_n^\top$ over the training data.
+
+        Args:
+            gram: the sum.
+            ridge: $\rho$, the precision of the prior distribution of an output weight.
+        """
+        size = self.weight.shape[-2]
+        check_shape("gram", gram, (size, size))
+        precision = check_scalar("ridge", jnp.asarray(ridge, dtype=float), minimum=1e-12)
+        # Not by Cholesky: with many examples the precision spans more decades than a float has digits, and eigenvalues
+        # can be kept positive. The symmetric root is unique, so the same index means the same weights on any machine.
+        values, vectors = jnp.linalg.eigh(check_finite("gram", gram))
+        root = (vectors / jnp.sqrt(jnp.maximum(values, 0.0) + precision)[None, :]) @ vectors.T
+        return eqx.tree_at(lambda enn: enn.root, self, Frozen(root), is_leaf=lambda node: node is None)
+
+    def with_scale(self, scale: float | Float[Array, ""]) -> "SNGP":
+        """Return the ENN with deviations of the output weights multiplied by `scale` in place of the old one."""
+        value = check_scalar("scale", jnp.asarray(scale, dtype=float), minimum=0.0)
+        return eqx.tree_at(lambda enn: enn.scale, self, Frozen(value))
+
+    def embed(self, x: Float[Array, " features"]) -> SNGPEmbedding:
+        """Return the logits at the mean, and the random features times the root of the covariance."""
+        random = self.random_features.value(x)
+        projected = None if self.root is None else self.scale.value * (random @ self.root.value)
+        return SNGPEmbedding(random @ self.weight, projected)
+
+    def head(self, embedding: SNGPEmbedding, z: Float[Array, " index"]) -> Float[Array, " classes"]:
+        """Return the logits with the output weights of one index."""
+        check_shape("z", z, self.index.shape)
+        if embedding.projected is None:
+            return embedding.mean
+        return embedding.mean + embedding.projected @ z.reshape(self.weight.shape)
+
+    def heads(self, embedding: SNGPEmbedding, zs: Float[Array, "samples index"]) -> Float[Array, "samples classes"]:
+        """Return the logits with the output weights of many indices."""
+        check_shape("zs", zs, (zs.shape[0], *self.index.shape))
+        if embedding.projected is None:
+            return jnp.broadcast_to(embedding.mean, (zs.shape[0], *embedding.mean.shape))
+        # One product for all inputs under a `vmap` over them: the root has met the inputs, not the indices.
+        deviations = jnp.einsum("d,mdc->mc", embedding.projected, zs.reshape(-1, *self.weight.shape))
+        return embedding.mean[None, :] + deviations
+
+
+def with_posterior(enn: _E, x: PyTree[Array], *, ridge: float | Float[Array, ""] = 1.0, chunk_size: int = 256) -> _E:
+    """Return a trained `SNGP`, bare or `OnTrunk`, with the posterior of its output weights given the training inputs.
+
+    A pure function: map it over stacked ENNs with `eqx.filter_vmap`. It holds the random features of all inputs; for
+    more of them, add up `SNGP.gram` over batches and call `SNGP.with_gram`.
+
+    Args:
+        enn: the ENN, after training.
+        x: training inputs with a leading batch axis.
+        ridge: the precision of the prior distribution of an output weight.
+        chunk_size: number of inputs that go through the trunk at a time.
+    """
+    num_examples("x", x)
+    check_positive("chunk_size", chunk_size)
+    if isinstance(enn, SNGP):
+        check_shape("x", x, (x.shape[0], enn.random_features.content.weight.shape[-1]))
+        return enn.with_gram(enn.gram(x), ridge=ridge)  # pyright: ignore[reportReturnType]
+    if not isinstance(enn, OnTrunk) or not isinstance(enn.enn, SNGP):
+        found = f"OnTrunk(..., {type(enn.enn).__name__})" if isinstance(enn, OnTrunk) else type(enn).__name__
+        raise TypeError(f"`enn` must be an `SNGP`, bare or `OnTrunk`; got {found}.")
+    features = jax.lax.map(enn.features, x, batch_size=chunk_size)
+    inner = enn.enn.with_gram(enn.enn.gram(features), ridge=ridge)
+    return enn.with_enn(inner)  # pyright: ignore[reportReturnType]

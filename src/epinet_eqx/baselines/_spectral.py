@@ -1,0 +1,141 @@
+"""Bounds on the spectral norms of a network's layers (Miyato et al., 2018), as SNGP has them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from .._checks import check_positive, check_scalar
+from .._tree import Frozen, trainable_mask
+from ..networks import AbstractNetwork, AbstractStatefulNetwork
+
+_T = TypeVar("_T")
+Where = Callable[[Any], Sequence[Array]]
+
+
+def spectral_norm(weight: Float[Array, "out ..."], *, num_iterations: int = 8) -> Float[Array, ""]:
+    """Return the largest singular value of a weight, read as a matrix from all inputs of an output to the outputs.
+
+    By power iteration from the longest row: no state is kept between steps, so that training stays a pure function.
+    The result is a lower bound, within a few percent for matrices as they are met. For a convolution it is the norm of
+    the map from one patch to one pixel, which bounds that of the whole convolution up to the side of its kernel.
+
+    Args:
+        weight: a matrix, or the kernel of a convolution.
+        num_iterations: number of iterations.
+    """
+    check_positive("num_iterations", num_iterations)
+    matrix = weight.reshape(weight.shape[0], -1)
+    fixed = jax.lax.stop_gradient(matrix)
+
+    def unit(vector: Float[Array, " size"]) -> Float[Array, " size"]:
+        return vector / jnp.maximum(jnp.linalg.norm(vector), 1e-12)
+
+    start = fixed[jnp.argmax(jnp.sum(jnp.square(fixed), axis=1))]
+    right = jax.lax.fori_loop(0, num_iterations, lambda _, v: unit((fixed @ v) @ fixed), unit(start))
+    # The gradient is that of the largest singular value: its two vectors are stopped.
+    return unit(fixed @ right) @ matrix @ right
+
+
+def spectral_bound(
+    network: _T,
+    bound: float | Float[Array, ""] = 6.0,
+    *,
+    where: Where | None = None,
+    num_iterations: int = 8,
+) -> _T:
+    """Return a network whose weights are scaled down where their `spectral_norm` exceeds the bound.
+
+    Args:
+        network: any module.
+        bound: the largest norm allowed.
+        where: selects the weights; by default all trainable arrays with at least two axes. The reference leaves the
+            first convolution out.
+        num_iterations: power iterations per weight.
+    """
+    value = check_scalar("bound", jnp.asarray(bound, dtype=float), minimum=1e-6)
+
+    def scaled(weight: Array) -> Array:
+        norm = spectral_norm(weight, num_iterations=num_iterations)
+        return weight * jnp.where(norm > value, value / jnp.maximum(norm, value), 1.0).astype(weight.dtype)
+
+    if where is not None:
+        return eqx.tree_at(where, network, replace_fn=scaled)
+    trained, rest = eqx.partition(network, trainable_mask(network))
+    # A weight without entries, as that of a `headless` network, has no norm.
+    trained = jax.tree.map(lambda leaf: scaled(leaf) if leaf.ndim >= 2 and leaf.size > 0 else leaf, trained)
+    return eqx.combine(trained, rest)
+
+
+class SpectrallyBounded(AbstractNetwork):
+    """A network that is used by way of `spectral_bound`, in training and after: the bound holds at every step.
+
+    Gradients go through the scaling. It depends on the weights only, so a `vmap` over inputs computes it once.
+    """
+
+    network: AbstractNetwork
+    bound: Frozen[Float[Array, ""]]
+    where: Where | None = eqx.field(static=True)
+
+    def __init__(self, network: AbstractNetwork, bound: float | Float[Array, ""] = 6.0, *, where: Where | None = None):
+        """Initialize with a network, the bound, and the weights that it holds for (see `spectral_bound`)."""
+        self.network = network
+        self.bound = Frozen(check_scalar("bound", jnp.asarray(bound, dtype=float), minimum=1e-6))
+        self.where = where
+
+    def bounded(self) -> AbstractNetwork:
+        """Return the network with scaled weights."""
+        return spectral_bound(self.network, self.bound.value, where=self.where)
+
+    @property
+    def feature_dim(self) -> int:
+        """The size of the feature vector of the network, which must say it."""
+        return self.network.feature_dim  # pyright: ignore[reportAttributeAccessIssue]
+
+    def with_features(self, x: PyTree[Array]) -> tuple[Float[Array, " classes"], Float[Array, " features"]]:
+        """Return output and features of the network with scaled weights."""
+        return self.bounded().with_features(x)
+
+
+class SpectrallyBoundedStateful(AbstractStatefulNetwork):
+    """The same for a network with running statistics, whose normalizations are left as they are."""
+
+    network: AbstractStatefulNetwork
+    bound: Frozen[Float[Array, ""]]
+    where: Where | None = eqx.field(static=True)
+
+    def __init__(
+        self, network: AbstractStatefulNetwork, bound: float | Float[Array, ""] = 6.0, *, where: Where | None = None
+    ):
+        """Initialize with a network, the bound, and the weights that it holds for (see `spectral_bound`)."""
+        self.network = network
+        self.bound = Frozen(check_scalar("bound", jnp.asarray(bound, dtype=float), minimum=1e-6))
+        self.where = where
+
+    def bounded(self) -> AbstractStatefulNetwork:
+        """Return the network with scaled weights."""
+        return spectral_bound(self.network, self.bound.value, where=self.where)
+
+    @property
+    def feature_dim(self) -> int:
+        """The size of the pooled features."""
+        return self.network.feature_dim
+
+    def with_features(
+        self, x: Float[Array, "channels height width"], state: eqx.nn.State, *, key: PRNGKeyArray | None = None
+    ) -> tuple[Float[Array, " classes"], Float[Array, " features"], eqx.nn.State]:
+        """Return output, features and new state of the network with scaled weights."""
+        return self.bounded().with_features(x, state, key=key)
+
+    def stages(
+        self, x: Float[Array, "channels height width"], state: eqx.nn.State, *, key: PRNGKeyArray | None = None
+    ) -> dict[str, Float[Array, "..."]]:
+        """Return what every stage of the network with scaled weights makes of one image."""
+        return self.bounded().stages(x, state, key=key)
+
+    def with_masks(self) -> "SpectrallyBoundedStateful":
+        """Return the network with its dropout on."""
+        return SpectrallyBoundedStateful(self.network.with_masks(), self.bound.content, where=self.where)

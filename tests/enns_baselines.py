@@ -1,0 +1,51 @@
+"""Small ENNs of `baselines` for the contract table: three inputs, four classes."""
+
+import jax.random as jr
+
+
+def _trunk(key):
+    from epinet_eqx.baselines import headless
+    from epinet_eqx.networks import MLP
+
+    return headless(MLP(3, 4, (6,), key=key))
+
+
+def heteroscedastic(key):
+    from epinet_eqx.baselines import Heteroscedastic, OnTrunk
+
+    return OnTrunk(_trunk(jr.fold_in(key, 0)), Heteroscedastic(6, 4, rank=2, key=jr.fold_in(key, 1)))
+
+
+def marginalized(key):
+    from epinet_eqx.baselines import Marginalized
+
+    return Marginalized(heteroscedastic(key), 3)
+
+
+def sngp(key):
+    from epinet_eqx.baselines import SNGP, OnTrunk, SpectrallyBounded
+
+    trunk = SpectrallyBounded(_trunk(jr.fold_in(key, 0)), 0.9)
+    return OnTrunk(trunk, SNGP(6, 4, num_features=8, key=jr.fold_in(key, 1)))
+
+
+def sngp_posterior(key):
+    from epinet_eqx.baselines import with_posterior
+
+    return with_posterior(sngp(key), jr.normal(jr.fold_in(key, 2), (5, 3)))
+
+
+def mimo(key):
+    from epinet_eqx.baselines import MIMO
+    from epinet_eqx.networks import MLP
+
+    return MIMO(MLP(6, 8, (7,), key=key))
+
+
+CASES = {
+    "heteroscedastic": heteroscedastic,
+    "marginalized": marginalized,
+    "sngp": sngp,
+    "sngp_posterior": sngp_posterior,
+    "mimo": mimo,
+}
