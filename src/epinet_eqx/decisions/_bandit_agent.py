@@ -1,0 +1,208 @@
+"""The form of an agent in a bandit, and the one that learns an ENN."""
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import optax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
+
+from .._checks import check_positive
+from .._enn import AbstractENN
+from .._keys import named_keys
+from .._tree import trainable_mask
+from ..losses import AbstractLoss, Batch
+from ..predict._stream import outputs_at
+from ..training._step import Trained, update
+from ._prior_share import share_prior
+from ._replay import ReplayBuffer
+from ._reward_models import AbstractRewardModel
+from ._rules import AbstractRule
+
+
+class AbstractBanditAgent(eqx.Module):
+    """An agent that acts and learns by pure functions of its state, any tree: `run_bandit` makes one loop of them."""
+
+    @abc.abstractmethod
+    def init(self, inputs: PyTree[Any], num_steps: int, *, key: PRNGKeyArray) -> PyTree:
+        """Return the state before the first of `num_steps` steps; `inputs` has the shapes of a round's inputs."""
+
+    @abc.abstractmethod
+    def policy(self, state: PyTree, inputs: PyTree[Array], *, key: PRNGKeyArray) -> Float[Array, " actions"]:
+        """Return the probability of each action; NaN from an agent that has failed."""
+
+    @abc.abstractmethod
+    def observe(
+        self,
+        state: PyTree,
+        step: Int[Array, ""],
+        x: PyTree[Array],
+        reward: Float[Array, ""],
+        *,
+        key: PRNGKeyArray,
+    ) -> PyTree:
+        """Return the state after the reward of the action with input `x`, in step number `step` from zero."""
+
+    @abc.abstractmethod
+    def check_rewards(self, rewards: Float[Array, "*steps"]) -> Float[Array, "*steps"]:
+        """Return the rewards of a run; raise if the agent cannot learn from them."""
+
+
+class LearnerState(eqx.Module):
+    """What an `ENNAgent` knows.
+
+    Attributes:
+        enn: the ENN.
+        opt_state: state of the optimizer; None for an agent that does not learn.
+        loss: the loss of this run.
+        buffer: the observations.
+        ok: whether all updates were finite.
+    """
+
+    enn: AbstractENN
+    opt_state: PyTree
+    loss: AbstractLoss
+    buffer: ReplayBuffer
+    ok: Bool[Array, ""]
+
+
+class ENNAgent(AbstractBanditAgent):
+    """An agent that predicts rewards by an ENN, acts by a rule on coherent samples, and trains on what it observed.
+
+    It is the same for every ENN. The penalty of the loss stands for the prior: it is divided by the number of
+    observations, since the rest is a mean over these. If an update is not finite, the ENN stays as it was and the agent
+    has failed.
+    """
+
+    make_enn: Callable[[PRNGKeyArray], AbstractENN]
+    loss: AbstractLoss | Callable[[PRNGKeyArray], AbstractLoss]
+    reward_model: AbstractRewardModel
+    rule: AbstractRule
+    optimizer: optax.GradientTransformation
+    num_updates: int = eqx.field(static=True)
+    batch_size: int = eqx.field(static=True)
+    num_index_samples: int | None = eqx.field(static=True)
+    buffer_size: int | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        make_enn: Callable[[PRNGKeyArray], AbstractENN],
+        loss: AbstractLoss | Callable[[PRNGKeyArray], AbstractLoss],
+        reward_model: AbstractRewardModel,
+        rule: AbstractRule,
+        *,
+        optimizer: optax.GradientTransformation | None = None,
+        num_updates: int = 1,
+        batch_size: int = 32,
+        num_index_samples: int | None = 8,
+        buffer_size: int | None = None,
+    ):
+        """Initialize the agent.
+
+        Args:
+            make_enn: makes the ENN before the first step from a key.
+            loss: the loss, or a function that makes it from a key, so that the bootstrap of each run is its own. Its
+                penalty is that of all observations together.
+            reward_model: what an output says about a reward.
+            rule: how an action is chosen.
+            optimizer: any optax optimizer; Adam with a learning rate of 1e-3 by default.
+            num_updates: training steps after each action; 0 for an agent that does not learn.
+            batch_size: number of observations of an update, drawn uniformly with replacement.
+            num_index_samples: index samples of an update; None takes each index of a finite support once, which trains
+                all particles of an ensemble.
+            buffer_size: number of latest observations that are kept; by default all.
+        """
+        if isinstance(num_updates, bool) or not isinstance(num_updates, int) or num_updates < 0:
+            raise ValueError(f"`num_updates` must be an integer of at least 0; got {num_updates!r}.")
+        check_positive("batch_size", batch_size)
+        for name, value in (("num_index_samples", num_index_samples), ("buffer_size", buffer_size)):
+            if value is not None:
+                check_positive(name, value)
+        self.make_enn = make_enn
+        self.loss = loss
+        self.reward_model = reward_model
+        self.rule = rule
+        self.optimizer = optax.adam(1e-3) if optimizer is None else optimizer
+        self.num_updates = num_updates
+        self.batch_size = batch_size
+        self.num_index_samples = num_index_samples
+        self.buffer_size = buffer_size
+
+    def init(self, inputs: PyTree[Any], num_steps: int, *, key: PRNGKeyArray) -> LearnerState:
+        """Return the state before the first step."""
+        enn_key, loss_key = named_keys(key, "enn", "loss")
+        enn = self.make_enn(enn_key)
+        loss = self.loss if isinstance(self.loss, AbstractLoss) else self.loss(loss_key)
+        if self.num_index_samples is None and not hasattr(enn.index, "support"):
+            raise ValueError(
+                "`num_index_samples` must be given for an index without a finite support, "
+                f"{type(enn.index).__name__}; got None."
+            )
+        x = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), inputs)
+        y = jax.eval_shape(self.reward_model.target, jax.ShapeDtypeStruct((), jnp.zeros(()).dtype))
+        buffer = ReplayBuffer.empty(x, y, num_steps if self.buffer_size is None else min(num_steps, self.buffer_size))
+        opt_state = None
+        if self.num_updates > 0:
+            opt_state = self.optimizer.init(eqx.filter(enn, trainable_mask(enn)))
+        return LearnerState(enn, opt_state, loss, buffer, jnp.array(True))
+
+    def sample_rewards(
+        self, enn: AbstractENN, inputs: PyTree[Array], *, key: PRNGKeyArray
+    ) -> Float[Array, "samples actions"]:
+        """Return the expected reward of every action at sampled indices, which all actions share."""
+        zs = enn.index.sample_many(self.rule.num_samples, key=key)
+        outputs = outputs_at(enn, jax.vmap(enn.embed)(inputs), zs)
+        return jax.vmap(jax.vmap(self.reward_model.expected))(outputs)
+
+    def policy(self, state: LearnerState, inputs: PyTree[Array], *, key: PRNGKeyArray) -> Float[Array, " actions"]:
+        """Return the probability of each action by the rule."""
+        probs = self.rule.probs(self.sample_rewards(state.enn, inputs, key=key))
+        return jnp.where(state.ok, probs, jnp.nan)
+
+    def observe(
+        self,
+        state: LearnerState,
+        step: Int[Array, ""],
+        x: PyTree[Array],
+        reward: Float[Array, ""],
+        *,
+        key: PRNGKeyArray,
+    ) -> LearnerState:
+        """Return the state with the observation in the buffer, after the updates that follow it."""
+        buffer = state.buffer.add(step, x, self.reward_model.target(reward))
+        state = LearnerState(state.enn, state.opt_state, state.loss, buffer, state.ok)
+        return state if self.num_updates == 0 else self._train(state, step + 1, key=key)
+
+    def check_rewards(self, rewards: Float[Array, "*steps"]) -> Float[Array, "*steps"]:
+        """Return the rewards of a run, which must be what the reward model is a model of."""
+        return self.reward_model.check_rewards(rewards)
+
+    def _draw(
+        self, state: LearnerState, count: Int[Array, ""], *, key: PRNGKeyArray
+    ) -> tuple[Batch, Shaped[Array, "samples ..."]]:
+        """Return the examples and the indices of one update."""
+        batch_key, index_key = named_keys(key, "batch", "index")
+        batch = state.buffer.sample(count, self.batch_size, key=batch_key)
+        index: Any = state.enn.index
+        if self.num_index_samples is None:
+            return batch, index.support()
+        return batch, index.sample_many(self.num_index_samples, key=index_key)
+
+    def _train(self, state: LearnerState, count: Int[Array, ""], *, key: PRNGKeyArray) -> LearnerState:
+        """Return the state after the updates of one step, with `count` observations so far."""
+        params, rest = eqx.partition(state.enn, trainable_mask(state.enn))
+        observed = jnp.minimum(count, state.buffer.capacity).astype(float)
+        loss = share_prior(state.loss, observed)
+
+        def body(number: Int[Array, ""], carry: tuple[Trained, Bool[Array, ""]]) -> tuple[Trained, Bool[Array, ""]]:
+            batch, zs = self._draw(state, count, key=jr.fold_in(key, number))
+            trained, _, ok = update(carry[0], rest, batch, zs, loss=loss, optimizer=self.optimizer, ok=carry[1])
+            return trained, ok
+
+        start = Trained(params, state.opt_state, jnp.zeros((), jnp.int32))
+        trained, ok = jax.lax.fori_loop(0, self.num_updates, body, (start, state.ok))
+        return LearnerState(eqx.combine(trained.params, rest), trained.opt_state, state.loss, state.buffer, ok)

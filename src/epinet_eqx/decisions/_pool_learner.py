@@ -1,0 +1,77 @@
+"""How an ENN is trained on labels that were asked for (Algorithm 1)."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Int, PRNGKeyArray
+
+from .._checks import check_positive
+from .._enn import AbstractENN
+from .._keys import named_keys
+from ..losses import AbstractLoss, Batch
+from ..training import UniformBatches, init_state, train_steps
+from ._prior_share import share_prior
+
+
+class PoolLearner(eqx.Module):
+    """How an ENN is trained in each round: from the beginning, for the same number of steps."""
+
+    make_enn: Callable[[PRNGKeyArray], AbstractENN]
+    loss: AbstractLoss | Callable[[PRNGKeyArray], AbstractLoss]
+    optimizer: optax.GradientTransformation
+    num_steps: int = eqx.field(static=True)
+    batch_size: int = eqx.field(static=True)
+    num_index_samples: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        make_enn: Callable[[PRNGKeyArray], AbstractENN],
+        loss: AbstractLoss | Callable[[PRNGKeyArray], AbstractLoss],
+        *,
+        optimizer: optax.GradientTransformation | None = None,
+        num_steps: int = 500,
+        batch_size: int = 32,
+        num_index_samples: int = 8,
+    ):
+        """Initialize the learner.
+
+        Args:
+            make_enn: makes the ENN before training from a key.
+            loss: the loss, or a function that makes it from a key. Its penalty is that of all labels together: it is
+                divided by their number, as in `ENNAgent`.
+            optimizer: any optax optimizer; Adam with a learning rate of 1e-3 by default.
+            num_steps: training steps of a round.
+            batch_size: number of examples of a step, drawn uniformly with replacement.
+            num_index_samples: index samples of a step.
+        """
+        check_positive("num_steps", num_steps)
+        check_positive("batch_size", batch_size)
+        check_positive("num_index_samples", num_index_samples)
+        self.make_enn = make_enn
+        self.loss = loss
+        self.optimizer = optax.adam(1e-3) if optimizer is None else optimizer
+        self.num_steps = num_steps
+        self.batch_size = batch_size
+        self.num_index_samples = num_index_samples
+
+    def train(self, data: Batch, num_labels: Int[Array, ""], *, key: PRNGKeyArray) -> AbstractENN:
+        """Return the ENN trained on the first `num_labels` examples; all its parameters are NaN if that diverged."""
+        enn_key, loss_key, train_key = named_keys(key, "enn", "loss", "train")
+        loss = self.loss if isinstance(self.loss, AbstractLoss) else self.loss(loss_key)
+        state, _ = train_steps(
+            init_state(self.make_enn(enn_key), self.optimizer, key=train_key),
+            data,
+            loss=share_prior(loss, num_labels.astype(float)),
+            optimizer=self.optimizer,
+            num_index_samples=self.num_index_samples,
+            batches=UniformBatches(self.batch_size),
+            num_steps=self.num_steps,
+            data_size=num_labels,
+        )
+        diverged = state.step < self.num_steps
+        return jax.tree.map(
+            lambda leaf: jnp.where(diverged, jnp.nan, leaf) if eqx.is_inexact_array(leaf) else leaf, state.enn
+        )

@@ -1,0 +1,129 @@
+"""How an action is chosen from sampled rewards: Thompson sampling, upper confidence bounds, greedy rules."""
+
+import abc
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from .._checks import check_finite, check_positive, is_traced, require
+
+
+def share_best(values: Float[Array, "*batch actions"]) -> Float[Array, "*batch actions"]:
+    """Return probabilities that are equal for the largest values and zero for the others; NaN if a value is NaN."""
+    best = (values == jnp.max(values, axis=-1, keepdims=True)).astype(values.dtype)
+    shares = best / jnp.maximum(jnp.sum(best, axis=-1, keepdims=True), 1.0)
+    # Said explicitly, since a compiled maximum need not propagate NaN.
+    return jnp.where(jnp.any(jnp.isnan(values), axis=-1, keepdims=True), jnp.nan, shares)
+
+
+def draw_action(probs: Float[Array, " actions"], *, key: PRNGKeyArray) -> Int[Array, ""]:
+    """Draw an action from its probabilities."""
+    return jr.categorical(key, jnp.log(probs))
+
+
+def unit_scalar(name: str, value: float | Float[Array, ""]) -> Float[Array, ""]:
+    """Return `value` as an array; it must be a probability."""
+    array = jnp.asarray(value, dtype=float)
+    found = "" if is_traced(array) else f"; got {float(array)}"
+    return require(array, ~((array >= 0) & (array <= 1)), f"`{name}` must be from 0 to 1{found}.")
+
+
+class AbstractRule(eqx.Module):
+    r"""A rule that says how likely each action is to be chosen, given coherent samples of what the actions earn.
+
+    Row $m$ of the samples holds the expected reward of *every* action at the same index $z_m$: how the actions depend
+    on one another is what joint predictions know. A rule is a pure function of them, and the same for every ENN.
+    """
+
+    num_samples: eqx.AbstractVar[int]
+
+    @abc.abstractmethod
+    def probs(self, rewards: Float[Array, "samples actions"]) -> Float[Array, " actions"]:
+        """Return the probability of each action; ties are shared, and NaN among the rewards gives NaN."""
+
+    def __call__(self, rewards: Float[Array, "samples actions"], *, key: PRNGKeyArray) -> Int[Array, ""]:
+        """Draw an action.
+
+        Args:
+            rewards: expected reward of each action at sampled indices.
+            key: random key of the choice.
+        """
+        if rewards.ndim != 2 or rewards.size == 0:
+            raise ValueError(f"`rewards` must have shape (samples, actions) and not be empty; got {rewards.shape}.")
+        if not is_traced(rewards):
+            check_finite("rewards", rewards)
+        return draw_action(self.probs(rewards), key=key)
+
+
+class ThompsonSampling(AbstractRule):
+    """Act as if one sample were the truth: each action has the probability that it is the best one.
+
+    One sample per decision is enough, if it is a new one each time; more give the probabilities themselves.
+    """
+
+    num_samples: int = eqx.field(static=True)
+
+    def __init__(self, num_samples: int = 1):
+        """Initialize with the number of samples per decision."""
+        check_positive("num_samples", num_samples)
+        self.num_samples = num_samples
+
+    def probs(self, rewards: Float[Array, "samples actions"]) -> Float[Array, " actions"]:
+        """Return the share of samples in which each action is the best."""
+        return jnp.mean(share_best(rewards), axis=0)
+
+
+class UpperConfidenceBound(AbstractRule):
+    """Act by what each action may well earn: a quantile of its samples."""
+
+    quantile: Float[Array, ""]
+    num_samples: int = eqx.field(static=True)
+
+    def __init__(self, quantile: float | Float[Array, ""] = 0.9, num_samples: int = 50):
+        """Initialize with the quantile, an array so that sweeping it compiles once, and the number of samples."""
+        check_positive("num_samples", num_samples)
+        self.quantile = unit_scalar("quantile", quantile)
+        self.num_samples = num_samples
+
+    def bounds(self, rewards: Float[Array, "samples actions"]) -> Float[Array, " actions"]:
+        """Return the quantile of the samples of each action."""
+        return jnp.quantile(rewards, self.quantile, axis=0)
+
+    def probs(self, rewards: Float[Array, "samples actions"]) -> Float[Array, " actions"]:
+        """Return one for the action with the largest quantile."""
+        return share_best(self.bounds(rewards))
+
+
+class Greedy(AbstractRule):
+    """Act by the mean of the samples: what a marginal prediction tells, and nothing else."""
+
+    num_samples: int = eqx.field(static=True)
+
+    def __init__(self, num_samples: int = 50):
+        """Initialize with the number of samples per decision."""
+        check_positive("num_samples", num_samples)
+        self.num_samples = num_samples
+
+    def probs(self, rewards: Float[Array, "samples actions"]) -> Float[Array, " actions"]:
+        """Return one for the action with the largest mean."""
+        return share_best(jnp.mean(rewards, axis=0))
+
+
+class EpsilonGreedy(AbstractRule):
+    r"""Act greedily, but with probability $\epsilon$ uniformly: exploration that knows nothing; 1 is uniform choice."""
+
+    epsilon: Float[Array, ""]
+    num_samples: int = eqx.field(static=True)
+
+    def __init__(self, epsilon: float | Float[Array, ""] = 0.05, num_samples: int = 50):
+        r"""Initialize with $\epsilon$, an array so that sweeping it compiles once, and the number of samples."""
+        check_positive("num_samples", num_samples)
+        self.epsilon = unit_scalar("epsilon", epsilon)
+        self.num_samples = num_samples
+
+    def probs(self, rewards: Float[Array, "samples actions"]) -> Float[Array, " actions"]:
+        """Return the mixture of the greedy and the uniform choice."""
+        greedy = share_best(jnp.mean(rewards, axis=0))
+        return (1 - self.epsilon) * greedy + self.epsilon / rewards.shape[1]

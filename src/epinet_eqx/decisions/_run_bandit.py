@@ -1,0 +1,172 @@
+"""An agent in a bandit, as one compiled loop."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
+
+from .._checks import check_positive, is_traced
+from .._keys import named_keys
+from ..testbed._compile import jit_lightly, jit_unoptimized
+from ._bandit import AbstractBandit
+from ._bandit_agent import AbstractBanditAgent
+from ._rules import draw_action
+
+
+class BanditRun(eqx.Module):
+    """What happened, with a leading axis of runs from `run_bandits`.
+
+    Attributes:
+        actions: the action of each step.
+        rewards: the reward of each step.
+        regrets: how much less the action earns in expectation than the best one; NaN from the step on at which the
+            agent has failed.
+        state: state of the agent after the last step.
+    """
+
+    actions: Int[Array, "*runs steps"]
+    rewards: Float[Array, "*runs steps"]
+    regrets: Float[Array, "*runs steps"]
+    state: PyTree
+
+    @property
+    def regret(self) -> Float[Array, "*runs steps"]:
+        """The regret curve: the sum of the regrets up to each step."""
+        return jnp.cumsum(self.regrets, axis=-1)
+
+
+def _prepare(
+    agent: AbstractBanditAgent, environment: AbstractBandit, num_steps: int, key: PRNGKeyArray
+) -> tuple[PyTree, PRNGKeyArray]:
+    """Return the state of the agent before the first step, and the key of the steps."""
+    agent_key, loop_key = named_keys(key, "agent", "steps")
+    shapes = eqx.filter_eval_shape(lambda key: environment.round(key=key), loop_key)
+    return agent.init(shapes.inputs, num_steps, key=agent_key), loop_key
+
+
+def _act(
+    agent: AbstractBanditAgent, environment: AbstractBandit, num_steps: int, state: PyTree, key: PRNGKeyArray
+) -> BanditRun:
+    """Return the run of an agent from its first state."""
+    # What is no array (activations, say) stays the same in all steps, and cannot be carried through a loop.
+    arrays, static = eqx.partition(state, eqx.is_array)
+
+    def body(arrays: PyTree, step: Int[Array, ""]) -> tuple[PyTree, tuple[Array, Array, Array]]:
+        keys = named_keys(jr.fold_in(key, step), "round", "policy", "action", "reward", "observe")
+        round_key, policy_key, action_key, reward_key, observe_key = keys
+        state = eqx.combine(arrays, static)
+        inputs, expected = environment.round(key=round_key)
+        probs = agent.policy(state, inputs, key=policy_key)
+        action = draw_action(probs, key=action_key)
+        reward = environment.reward(expected[action], key=reward_key)
+        chosen = jax.tree.map(lambda leaf: leaf[action], inputs)
+        state = agent.observe(state, step, chosen, reward, key=observe_key)
+        regret = jnp.where(jnp.any(jnp.isnan(probs)), jnp.nan, jnp.max(expected) - expected[action])
+        return eqx.filter(state, eqx.is_array), (action, reward, regret)
+
+    arrays, (actions, rewards, regrets) = jax.lax.scan(body, arrays, jnp.arange(num_steps, dtype=jnp.int32))
+    return BanditRun(actions, rewards, regrets, eqx.combine(arrays, static))
+
+
+# Two programs: random weights are drawn once, and to optimize that took three times as long as to compile the loop.
+_prepare_compiled = jit_unoptimized(_prepare)
+_act_compiled = jit_lightly(_act)
+
+
+def _inside(arguments: PyTree) -> bool:
+    """Return whether this is a part of another program, which is then compiled with its own options."""
+    return any(is_traced(leaf) for leaf in jax.tree.leaves(arguments))
+
+
+def _checked(agent: AbstractBanditAgent, run: BanditRun) -> BanditRun:
+    """Return the run, if the agent can learn from its rewards."""
+    return eqx.tree_at(lambda run: run.rewards, run, agent.check_rewards(run.rewards))
+
+
+def run_bandit(
+    agent: AbstractBanditAgent, environment: AbstractBandit, *, num_steps: int, key: PRNGKeyArray
+) -> BanditRun:
+    """Return what happens when an agent acts in an environment: `regret` of the result is the regret curve.
+
+    A pure function, one loop over the steps on the device, which can be mapped and compiled as part of another program;
+    for many runs at once see `run_bandits`. The randomness of step `t` is a function of the key and `t` only.
+
+    Args:
+        agent: the agent.
+        environment: the environment.
+        num_steps: number of steps.
+        key: random key of agent, environment and choices.
+    """
+    check_positive("num_steps", num_steps)
+    traced = _inside((agent, environment, key))
+    prepare, act = (_prepare, _act) if traced else (_prepare_compiled, _act_compiled)
+    state, loop_key = prepare(agent, environment, num_steps, key)
+    return _checked(agent, act(agent, environment, num_steps, state, loop_key))
+
+
+def _prepare_all(
+    agent: AbstractBanditAgent,
+    environment: AbstractBandit | Callable[[PRNGKeyArray], AbstractBandit],
+    num_steps: int,
+    keys: Key[Array, " runs"],
+) -> tuple[AbstractBandit | None, PyTree, Key[Array, " runs"]]:
+    """Return the environment of each run, if each has its own, and what `_prepare` does."""
+
+    def one(key: PRNGKeyArray) -> tuple[AbstractBandit | None, PyTree, PRNGKeyArray]:
+        environment_key, run_key = named_keys(key, "environment", "run")
+        if isinstance(environment, AbstractBandit):
+            return None, *_prepare(agent, environment, num_steps, run_key)
+        own = environment(environment_key)
+        return own, *_prepare(agent, own, num_steps, run_key)
+
+    return eqx.filter_vmap(one)(keys)
+
+
+def _act_all(
+    agent: AbstractBanditAgent,
+    shared: AbstractBandit | None,
+    own: AbstractBandit | None,
+    num_steps: int,
+    states: PyTree,
+    keys: Key[Array, " runs"],
+) -> BanditRun:
+    """Return all runs, in one environment or each in its own."""
+
+    def one(own: AbstractBandit | None, state: PyTree, key: PRNGKeyArray) -> BanditRun:
+        environment = shared if own is None else own
+        assert environment is not None
+        return _act(agent, environment, num_steps, state, key)
+
+    return eqx.filter_vmap(one)(own, states, keys)
+
+
+_prepare_all_compiled = jit_unoptimized(_prepare_all)
+_act_all_compiled = jit_lightly(_act_all)
+
+
+def run_bandits(
+    agent: AbstractBanditAgent,
+    environment: AbstractBandit | Callable[[PRNGKeyArray], AbstractBandit],
+    *,
+    num_steps: int,
+    keys: Key[Array, " runs"],
+) -> BanditRun:
+    """Return many runs of an agent in one compiled program: curves for error bars.
+
+    Args:
+        agent: the agent, with an ENN, a loss and choices of its own in each run.
+        environment: the environment of all runs, or a function that draws that of each run from a key.
+        num_steps: number of steps.
+        keys: one random key per run; a run depends on its own key only.
+    """
+    check_positive("num_steps", num_steps)
+    if keys.ndim != 1 or keys.shape[0] == 0:
+        raise ValueError(f"`keys` must hold one key per run; got shape {keys.shape}.")
+    traced = _inside((agent, environment, keys))
+    prepare, act = (_prepare_all, _act_all) if traced else (_prepare_all_compiled, _act_all_compiled)
+    own, states, loop_keys = prepare(agent, environment, num_steps, keys)
+    shared = environment if isinstance(environment, AbstractBandit) else None
+    return _checked(agent, act(agent, shared, own, num_steps, states, loop_keys))
