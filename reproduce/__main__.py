@@ -9,6 +9,7 @@ from tqdm import tqdm
 
 from . import runner
 from .errors import ReproduceError, UsageError, unknown
+from .executors import EXECUTORS, open_executor
 from .index import Entry, select
 from .paths import REFERENCE, Output
 from .tables import ledger
@@ -20,6 +21,7 @@ _EPILOG = """examples:
   python -m reproduce run --session theory --tier smoke
   python -m reproduce run --only thm1 --only fig01
   python -m reproduce draw --only thm1
+  python -m reproduce run --session testbed --workers 2
   python -m reproduce verify --session theory
 
 Results go to OUT/TIER: records/ (one JSON per run), csv/ (one per artifact), figures/ (PDF and PNG), claims.md and
@@ -49,6 +51,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     run = commands.add_parser("run", parents=[shared], help="compute what is missing, draw it, print the ledger")
     run.add_argument("--force", action="store_true", help="compute again what has a record; needed after editing src/")
+    run.add_argument(
+        "--workers", type=int, default=1, metavar="N", help="processes that compute side by side (default: 1)"
+    )
+    run.add_argument(
+        "--executor",
+        default="local",
+        help=f"where to compute: {', '.join(EXECUTORS)} (default: local); dask needs the extra",
+    )
+    run.add_argument("--scheduler", metavar="ADDRESS", help="a running Dask scheduler; by default one is started here")
     run.add_argument("--quiet", action="store_true", help="no progress bar")
     commands.add_parser("draw", parents=[shared], help="draw from the records there are, and print the ledger")
     check = commands.add_parser("verify", parents=[shared], help="compare fresh CSVs with the accepted ones")
@@ -125,7 +136,7 @@ def _dispatch(arguments: argparse.Namespace) -> int:
     if arguments.tier not in TIERS:
         raise unknown("--tier", arguments.tier, TIERS)
     only = [name for group in arguments.only for name in group.split(",")]
-    chosen = select(only, arguments.session)
+    chosen = select(only, arguments.session, tier=arguments.tier)
     if not chosen:
         raise UsageError(f"`--only` must name artifacts of the session {arguments.session}; got {', '.join(only)}.")
     output = Output(root=arguments.out, tier=arguments.tier)
@@ -134,7 +145,15 @@ def _dispatch(arguments: argparse.Namespace) -> int:
     if arguments.command == "verify":
         return _accept(chosen, output) if arguments.accept else _verify(chosen, output)
     if arguments.command == "run":
-        runner.run(chosen, output, force=arguments.force, progress=not arguments.quiet, say=tqdm.write)
+        with open_executor(arguments.executor, workers=arguments.workers, scheduler=arguments.scheduler) as executor:
+            runner.run(
+                chosen,
+                output,
+                force=arguments.force,
+                progress=not arguments.quiet,
+                say=tqdm.write,
+                executor=executor,
+            )
     return _draw(chosen, output)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import unknown
+from .errors import UsageError, unknown
 
 _PATH = Path(__file__).with_name("artifacts.toml")
 
@@ -54,14 +54,18 @@ def _entry(name: str, table: dict) -> Entry:
     return Entry(id=name, claims=tuple(table.pop("claims")), tolerances=tolerances, **table)
 
 
-def select(only: Sequence[str] = (), session: str | None = None) -> list[Entry]:
-    """Return the entries with these ids and of this session, in the order of the index."""
+def select(only: Sequence[str] = (), session: str | None = None, *, tier: str) -> list[Entry]:
+    """Return the entries with these ids and of this session that have this tier, in the order of the index."""
     known = entries()
     for name in only:
         if name not in known:
             raise unknown("--only", name, known)
+        if tier not in known[name].minutes:
+            raise UsageError(f"`--tier` must be {' or '.join(known[name].minutes)} for {name}; got {tier}.")
     sessions = sorted({entry.session for entry in known.values()})
     if session is not None and session not in sessions:
         raise unknown("--session", session, sessions)
-    chosen = [entry for entry in known.values() if session in (None, entry.session)]
+    chosen = [entry for entry in known.values() if session in (None, entry.session) and tier in entry.minutes]
+    if not chosen:
+        raise UsageError(f"`--tier` must be one that the session {session} has; got {tier}.")
     return [entry for entry in chosen if not only or entry.id in only]

@@ -4,6 +4,7 @@ Modules are named, not imported, so that listing and drawing need no JAX.
 """
 
 import ast
+import functools as ft
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,15 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from .configs import (
+    Ablation,
+    AgentSummary,
     BNNsAsENNs,
+    Chains,
     Config,
+    Curves,
     EnnRabbitDuck,
     EpinetDiagram,
+    ImageStudy,
     LinearGaussianEpinet,
     MarginalsInsufficient,
     RabbitDuck,
+    Scaling,
     ShortfallBound,
 )
+from .configs.images import DIGITS, PAIRS, PAIRS_FIVE, Protocol
 from .errors import unknown
 from .tiers import TIERS
 
@@ -27,14 +35,18 @@ _EXPERIMENTS = Path(__file__).with_name("experiments")
 
 
 def _sources(module: str) -> dict[str, bytes]:
-    """Return the sources of a module of experiments and of those that it imports, by name."""
+    """Return the sources of a module of experiments and of those that it imports, by name.
+
+    Without comments and layout, which change no result.
+    """
     found: dict[str, bytes] = {}
     waiting = [module]
     while waiting:
         name = waiting.pop()
         if name not in found:
-            found[name] = _EXPERIMENTS.joinpath(f"{name}.py").read_bytes()
-            nodes = [node for node in ast.walk(ast.parse(found[name])) if isinstance(node, ast.ImportFrom)]
+            tree = ast.parse(_EXPERIMENTS.joinpath(f"{name}.py").read_bytes())
+            found[name] = ast.unparse(tree).encode()
+            nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
             waiting += [node.module.split(".")[0] for node in nodes if node.level == 1 and node.module]
     return found
 
@@ -45,15 +57,25 @@ class Artifact:
 
     Attributes:
         config: the configuration at tier `paper`.
-        run: `module:function` in `reproduce.experiments`; the function maps a unit and `key=` to rows of results.
+        run: `module:function` in `reproduce.experiments`; the function maps a unit and `key=` to rows of results. With
+            `groups` it maps several units and the key of all to a list of such rows.
         draw: module in `reproduce.figures` whose `draw` maps rows to a figure.
         tiers: the configuration at each tier.
+        groups: name of a function of the same module that splits units into those that are computed at once.
+        records: the folder of its records, by default its own. Artifacts with one folder have one seed, and share what
+            they have in common.
     """
 
     config: Config
     run: str
     draw: str
     tiers: Mapping[str, Callable[[Config], Config]]
+    groups: str = ""
+    records: str = ""
+
+    def folder(self, name: str) -> str:
+        """Return the folder of the records of this artifact, whose id is `name`."""
+        return self.records or name
 
     def at_tier(self, tier: str) -> Config:
         """Return the configuration at a tier."""
@@ -61,7 +83,7 @@ class Artifact:
             raise unknown("--tier", tier, self.tiers)
         return self.tiers[tier](self.config)
 
-    @property
+    @ft.cached_property
     def source(self) -> bytes:
         """The source of the experiment: its module, and the modules of experiments that it imports."""
         return b"".join(source for _, source in sorted(_sources(self.run.split(":")[0]).items()))
@@ -71,10 +93,36 @@ class Artifact:
         module, function = self.run.split(":")
         return getattr(importlib.import_module(f"reproduce.experiments.{module}"), function)
 
+    def load_groups(self) -> Callable[..., Any]:
+        """Import and return what splits units into groups."""
+        module, _ = self.run.split(":")
+        return getattr(importlib.import_module(f"reproduce.experiments.{module}"), self.groups)
+
     def load_draw(self) -> Callable[..., Any]:
         """Import and return the drawing function."""
         return importlib.import_module(f"reproduce.figures.{self.draw}").draw
 
+
+_TESTBED = {"groups": "groups", "records": "testbed", "tiers": TIERS}
+
+# ImageNet and CIFAR at full size need accelerators; the tiers that there are have data that come with a package.
+_IMAGE_TIERS = {name: TIERS[name] for name in ("smoke", "laptop")}
+
+
+def _image(parts: tuple[str, ...], protocol: Protocol, records: str, draw: str) -> Artifact:
+    """Return an image figure that shows these parts of a protocol."""
+    return Artifact(
+        config=ImageStudy(protocol=protocol, parts=parts),
+        run="images:run",
+        draw=draw,
+        groups="groups",
+        records=records,
+        tiers=_IMAGE_TIERS,
+    )
+
+
+_AGENTS = ("bases", "ensembles", "epinets")
+_ALL_AGENTS = (*_AGENTS, "baselines")
 
 REGISTRY: dict[str, Artifact] = {
     "fig01": Artifact(config=RabbitDuck(), run="rabbit_duck:tables", draw="fig01", tiers=TIERS),
@@ -84,4 +132,22 @@ REGISTRY: dict[str, Artifact] = {
     "thm2": Artifact(config=ShortfallBound(), run="thm2:run", draw="thm2", tiers=TIERS),
     "thm3": Artifact(config=BNNsAsENNs(), run="thm3:run", draw="thm3", tiers=TIERS),
     "thm4": Artifact(config=LinearGaussianEpinet(), run="thm4:run", draw="thm4", tiers=TIERS),
+    "tab01": Artifact(config=AgentSummary(), run="agent_table:summarize", draw="tab01", tiers=TIERS),
+    "fig05": Artifact(config=Scaling(), run="testbed:score", draw="fig05", **_TESTBED),
+    "fig09": Artifact(config=Ablation(), run="testbed:score", draw="fig09", **_TESTBED),
+    "testbed_curves": Artifact(
+        config=Curves(), run="testbed:curves", draw="testbed_curves", groups="groups", tiers=TIERS
+    ),
+    "testbed_chains": Artifact(
+        config=Chains(), run="testbed_chains:run", draw="testbed_chains", groups="groups", tiers=TIERS
+    ),
+    "fig02": _image(_AGENTS, PAIRS, "imagenet", "fig02"),
+    "fig06": _image((*_ALL_AGENTS, "controls"), PAIRS, "imagenet", "fig06"),
+    "fig07": _image(("grids",), PAIRS, "imagenet", "fig07"),
+    "fig08": _image(("augmented",), PAIRS, "imagenet", "fig08"),
+    "fig12": _image(_AGENTS, PAIRS, "imagenet", "fig12"),
+    "fig13": _image(("bases", "epinets"), PAIRS, "imagenet", "fig13"),
+    "fig14": _image(("ablation",), PAIRS, "imagenet", "fig14"),
+    "fig10": _image(_AGENTS, DIGITS, "cifar10", "fig10"),
+    "fig11": _image(_AGENTS, PAIRS_FIVE, "cifar100", "fig11"),
 }

@@ -1,5 +1,6 @@
 """Runs the units of artifacts, keeps their records, and turns complete artifacts into CSV, figures and ledger."""
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -10,6 +11,7 @@ from tqdm import tqdm
 from . import aggregate, record
 from .claims import CLAIMS, LedgerLine, judge
 from .errors import ReproduceError
+from .executors import Executor
 from .files import write_atomically
 from .index import Entry, select
 from .paths import Output
@@ -45,62 +47,103 @@ class InterruptedRunError(ReproduceError):
 def jobs(entry: Entry, output: Output) -> list[Job]:
     """Return the runs of an artifact at a tier, and which of them have a valid record."""
     artifact = REGISTRY[entry.id]
+    folder = artifact.folder(entry.id)
     version = package_version()
     found = []
     for unit, config in artifact.at_tier(output.tier).units().items():
         wanted = record.config_hash(
-            artifact=entry.id,
+            artifact=folder,
             unit=unit,
             config=config,
-            seed=SEEDS[entry.id],
+            seed=SEEDS[folder],
             version=version,
             source=artifact.source,
         )
-        lookup = record.look_up(output.record(entry.id, unit), wanted=wanted, version=version)
+        lookup = record.look_up(output.record(folder, unit), wanted=wanted, version=version)
         found.append(Job(artifact=entry.id, unit=unit, config=config, hash=wanted, found=lookup))
     return found
 
 
-def _compute(job: Job) -> Record:
-    """Run one unit."""
+def compute(group: Sequence[Job]) -> list[Record]:
+    """Run the units of one group; a function of its arguments, so that any process can do it."""
     import jax.random as jr
 
     from epinet_eqx import named_keys
 
-    seed = SEEDS[job.artifact]
-    (key,) = named_keys(jr.key(seed), job.unit)
+    first = group[0]
+    artifact = REGISTRY[first.artifact]
+    folder = artifact.folder(first.artifact)
+    key = jr.key(SEEDS[folder])
+    run = artifact.load_run()
     start = time.perf_counter()
-    rows = REGISTRY[job.artifact].load_run()(job.config, key=key)
-    return Record(
-        artifact=job.artifact,
-        unit=job.unit,
-        hash=job.hash,
-        version=package_version(),
-        config=asdict(job.config),
-        seed=seed,
-        rows=rows,
-        provenance=provenance(seconds=time.perf_counter() - start),
-    )
+    if artifact.groups:
+        found = run([job.config for job in group], key=key)
+    else:
+        (own_key,) = named_keys(key, first.unit)
+        found = [run(first.config, key=own_key)]
+    origin = provenance(seconds=(time.perf_counter() - start) / len(group))
+    return [
+        Record(
+            artifact=folder,
+            unit=job.unit,
+            hash=job.hash,
+            version=package_version(),
+            config=asdict(job.config),
+            seed=SEEDS[folder],
+            rows=rows,
+            provenance=origin,
+        )
+        for job, rows in zip(group, found, strict=True)
+    ]
 
 
-def run(chosen: Sequence[Entry], output: Output, *, force: bool, progress: bool, say: Say) -> None:
-    """Compute what is missing; `force` computes all of it again."""
-    work = [job for entry in chosen for job in jobs(entry, output)]
-    missing = [job for job in work if force or job.found.record is None]
+def _grouped(work: Sequence[Job]) -> list[list[Job]]:
+    """Return jobs as they are computed: alone, or in groups, which artifacts that share records share, too."""
+    by_run: dict[tuple[str, str], dict[str, Job]] = {}
+    for job in work:
+        artifact = REGISTRY[job.artifact]
+        by_run.setdefault((artifact.folder(job.artifact), artifact.run), {})[job.unit] = job
+    found = []
+    for own in by_run.values():
+        artifact = REGISTRY[next(iter(own.values())).artifact]
+        if artifact.groups:
+            split = artifact.load_groups()({unit: job.config for unit, job in own.items()})
+            found += [[own[unit] for unit in group] for group in split]
+        else:
+            found += [[job] for job in own.values()]
+    return found
+
+
+def run(chosen: Sequence[Entry], output: Output, *, force: bool, progress: bool, say: Say, executor: Executor) -> None:
+    """Compute what is missing; `force` computes all of it again.
+
+    Args:
+        chosen: the artifacts.
+        output: where the records are.
+        force: whether to compute again what has a record.
+        progress: whether to show a progress bar.
+        say: prints a sentence.
+        executor: where the groups are computed. Records are written here, each as soon as it is there.
+    """
+    # What two artifacts share is one record, and computed once.
+    work = {(REGISTRY[entry.id].folder(entry.id), job.unit): job for entry in chosen for job in jobs(entry, output)}
+    missing = [job for job in work.values() if force or job.found.record is None]
     done = len(work) - len(missing)
     if done:
         say(f"{done} of {len(work)} units have a record already; `--force` computes them again.")
+    for job in missing:
+        if job.found.reason:
+            say(f"{job.artifact} {job.unit} is computed again: {job.found.reason}.")
     with tqdm(total=len(work), initial=done, unit="unit", disable=not progress) as bar:
-        for job in missing:
-            bar.set_description(f"{job.artifact} {job.unit}")
-            if job.found.reason:
-                say(f"{job.artifact} {job.unit} is computed again: {job.found.reason}.")
-            try:
-                record.write(output.record(job.artifact, job.unit), _compute(job))
-            except KeyboardInterrupt:
-                raise InterruptedRunError(done, len(work)) from None
-            done += 1
-            bar.update()
+        try:
+            for records in executor.map(compute, _grouped(missing)):
+                for found in records:
+                    record.write(output.record(found.artifact, found.unit), found)
+                    done += 1
+                    bar.update()
+                bar.set_description(f"{records[-1].artifact} {records[-1].unit}")
+        except KeyboardInterrupt:
+            raise InterruptedRunError(done, len(work)) from None
 
 
 def collect(entry: Entry, output: Output) -> None:
@@ -117,22 +160,28 @@ def collect(entry: Entry, output: Output) -> None:
 
 def complete(output: Output) -> list[Entry]:
     """Return the artifacts that have all their records at a tier, and see to it that their CSVs are of these."""
-    found = [entry for entry in select() if all(job.found.record is not None for job in jobs(entry, output))]
+    found = [
+        entry for entry in select(tier=output.tier) if all(job.found.record is not None for job in jobs(entry, output))
+    ]
     for entry in found:
         collect(entry, output)
     return found
 
 
 def origin(entry: Entry, output: Output) -> dict[str, Any]:
-    """Return where the numbers of an artifact come from: the provenance of its records, without their durations."""
+    """Return where the numbers of an artifact come from: the provenance of its records, their time added up.
+
+    A long run may have been continued by another commit: what differs between records is then a list of its values.
+    """
     records = [job.found.record for job in jobs(entry, output) if job.found.record is not None]
-    origins = [{name: value for name, value in r.provenance.items() if name != "seconds"} for r in records]
-    if any(other != origins[0] for other in origins):
-        raise ReproduceError(
-            f"The records of {entry.id} come from different programs or machines; "
-            f"`python -m reproduce run --tier {output.tier} --only {entry.id} --force` makes them of one."
-        )
-    return origins[0]
+    merged: dict[str, Any] = {}
+    for name in records[0].provenance:
+        values = [found.provenance.get(name) for found in records]
+        different = list({json.dumps(value): value for value in values}.values())
+        merged[name] = different[0] if len(different) == 1 else different
+    merged["seconds"] = round(sum(found.provenance["seconds"] for found in records), 1)
+    merged["units"] = len(records)
+    return merged
 
 
 def draw(entry: Entry, output: Output) -> None:

@@ -1,9 +1,19 @@
-"""Every integer seed of the project: one per artifact. A unit's key is the artifact's, folded with the unit's name."""
+"""Every integer seed of the project: one per artifact, or per folder of records that artifacts share.
+
+A unit's key is that of the seed, folded with the unit's name; units that are computed in groups fold what they are of.
+"""
 
 SEEDS: dict[str, int] = {
     "fig01": 1,
     "fig03": 3,
     "fig04": 4,
+    "tab01": 11,
+    "testbed": 5,
+    "testbed_curves": 51,
+    "testbed_chains": 52,
+    "imagenet": 2,
+    "cifar10": 10,
+    "cifar100": 12,
     "thm1": 101,
     "thm2": 102,
     "thm3": 103,

@@ -5,16 +5,26 @@ from dataclasses import replace
 from typing import Any
 
 from .configs import (
+    Ablation,
+    AgentSummary,
     BNNsAsENNs,
+    Chains,
     Config,
+    Curves,
     EnnRabbitDuck,
     EpinetDiagram,
     EpinetTraining,
+    ImageStudy,
     LinearGaussianEpinet,
     MarginalsInsufficient,
     RabbitDuck,
+    Scaling,
     ShortfallBound,
 )
+from .configs.images import Protocol
+from .configs.testbed import ABLATIONS, BALANCED, scaling_variants, variant_of
+
+_FEW = (variant_of("mlp"), variant_of("epinet"), variant_of("ensemble", num_particles=3))
 
 _SMOKE: Mapping[type, Mapping[str, Any]] = {
     RabbitDuck: {"num_samples": 1000},
@@ -37,6 +47,25 @@ _SMOKE: Mapping[type, Mapping[str, Any]] = {
         "num_projections": 3,
         "counterexample_samples": 20_000,
     },
+    AgentSummary: {},
+    Scaling: {
+        "variants": _FEW,
+        "problems": (16, 17),
+        "num_batches": 100,
+    },
+    Ablation: {
+        "rows": (("prior scale", ((("prior_scale", 0.0),), (("prior_scale", 1.0),))),),
+        "problems": (16, 17),
+        "num_batches": 100,
+    },
+    Curves: {
+        "variants": _FEW[1:2],
+        "problems": (16, 17),
+        "taus": (1, 10),
+        "num_samples": (10, 100),
+        "num_batches": 50,
+    },
+    Chains: {"problems": (16, 17), "num_steps": (500, 1000), "num_batches": 50},
     LinearGaussianEpinet: {
         "num_data": (20,),
         "index_dims": (4, 16, 64, 256),
@@ -53,18 +82,53 @@ _LAPTOP: Mapping[type, Mapping[str, Any]] = {
     MarginalsInsufficient: {"num_replicas": 10_000},
     ShortfallBound: {"num_problems": 10_000, "num_points": 40, "num_starts": 40, "num_steps": 400},
     BNNsAsENNs: {"num_samples": 20_000, "num_tested": 400, "num_replicates": 10},
+    AgentSummary: {},
+    Scaling: {"variants": scaling_variants((3, 10, 100), chain=20_000), "problems": BALANCED},
+    Ablation: {
+        "rows": tuple((name, row[:1] + row[-1:]) for name, row in ABLATIONS),
+        "problems": (71, 72, 91, 92),
+    },
+    Curves: {
+        "variants": scaling_variants((10,), chain=20_000),
+        "problems": (91, 92),
+        "num_samples": (10, 100, 1000, 10_000),
+        "num_batches": 200,
+    },
+    Chains: {"problems": (71, 91), "num_steps": (2000, 20_000, 50_000)},
     LinearGaussianEpinet: {"num_seeds": 200, "training": EpinetTraining(num_steps=(300, 3000), num_seeds=8)},
 }
 
 
+def _small(protocol: Protocol) -> Protocol:
+    """Return a protocol of two sizes, few particles and few steps."""
+    short = {"epochs": 2, "batch_size": 50}
+    return replace(
+        protocol,
+        num_train=200,
+        num_validation=100,
+        num_test=100,
+        sizes=protocol.sizes[:2],
+        training=replace(protocol.training, **short),
+        epinet=replace(protocol.epinet, training=replace(protocol.epinet.training, **short)),
+        ensemble_sizes=(1, 3),
+        sample_counts=(10, 1000, 3000),
+        num_augmented=20,
+        ablation=(("matched prior scale", (0.0, 5.0)), ("temperature", (0.5,))) if protocol.ablation else (),
+        num_seeds=2,
+    )
+
+
 def smoke(config: Config) -> Config:
     """Return the configuration that proves the wiring in seconds."""
+    if isinstance(config, ImageStudy):
+        return replace(config, protocol=_small(config.protocol))
     return replace(config, **_SMOKE[type(config)])
 
 
 def laptop(config: Config) -> Config:
     """Return the configuration that shows the claims in minutes on two cores."""
-    return replace(config, **_LAPTOP[type(config)])
+    # An image protocol is written at this size.
+    return config if isinstance(config, ImageStudy) else replace(config, **_LAPTOP[type(config)])
 
 
 def paper(config: Config) -> Config:

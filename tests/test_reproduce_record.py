@@ -10,11 +10,13 @@ import pytest
 from reproduce import __main__ as cli
 from reproduce import record, runner
 from reproduce.errors import ReproduceError
+from reproduce.executors import open_executor
 from reproduce.files import write_atomically
 from reproduce.index import entries
 from reproduce.paths import Output
 from reproduce.provenance import package_version
 from reproduce.registry import REGISTRY
+from reproduce.tiers import TIERS
 
 ENTRY = entries()["thm1"]
 
@@ -29,25 +31,29 @@ def computed(monkeypatch):
     """Replace the experiments by one that only notes that it ran."""
     calls = []
 
-    def compute(job):
-        calls.append(job.unit)
-        return record.Record(
-            artifact=job.artifact,
-            unit=job.unit,
-            hash=job.hash,
-            version=package_version(),
-            config=asdict(job.config),
-            seed=0,
-            rows=[{"value": 1.0}],
-            provenance={},
-        )
+    def compute(group):
+        calls.extend(job.unit for job in group)
+        return [
+            record.Record(
+                artifact=REGISTRY[job.artifact].folder(job.artifact),
+                unit=job.unit,
+                hash=job.hash,
+                version=package_version(),
+                config=asdict(job.config),
+                seed=0,
+                rows=[{"value": 1.0}],
+                provenance={"seconds": 1.0, "commit": "c"},
+            )
+            for job in group
+        ]
 
-    monkeypatch.setattr(runner, "_compute", compute)
+    monkeypatch.setattr(runner, "compute", compute)
     return calls
 
 
-def run(output, said, **options):
-    runner.run([ENTRY], output, **{"force": False, "progress": False, **options}, say=said.append)
+def run(output, said, chosen=(ENTRY,), **options):
+    with open_executor("local") as executor:
+        runner.run(chosen, output, **{"force": False, "progress": False, **options}, say=said.append, executor=executor)
 
 
 def test_a_second_run_computes_nothing(output, computed):
@@ -152,14 +158,14 @@ def test_rows_must_hold_plain_values(tmp_path):
 
 
 def test_ctrl_c_says_what_is_done_and_how_to_continue(output, monkeypatch, capsys, computed):
-    compute = runner._compute
+    compute = runner.compute
 
     def interrupted(job):
         if computed:
             raise KeyboardInterrupt
         return compute(job)
 
-    monkeypatch.setattr(runner, "_compute", interrupted)
+    monkeypatch.setattr(runner, "compute", interrupted)
     arguments = ["run", "--only", "thm1", "--tier", "smoke", "--out", str(output.root), "--quiet"]
     assert cli.main(arguments) == 130
     said = capsys.readouterr().err
@@ -175,3 +181,38 @@ def test_ctrl_c_while_drawing_is_no_traceback(output, monkeypatch, capsys, compu
     monkeypatch.setattr(runner, "collect", stop)
     assert cli.main(["run", "--only", "thm1", "--tier", "smoke", "--out", str(output.root), "--quiet"]) == 130
     assert "what was finished is kept. Continue with: python -m reproduce run" in capsys.readouterr().err
+
+
+def test_what_two_figures_share_is_computed_once(output, computed):
+    chosen = [entries()["fig05"], entries()["fig09"]]
+    run(output, [], chosen=chosen)
+    shared = set(REGISTRY["fig05"].at_tier("smoke").units()) & set(REGISTRY["fig09"].at_tier("smoke").units())
+    assert shared == {"epinet-016", "epinet-017"}
+    assert len(computed) == len(set(computed))
+    assert all(job.found.record is not None for entry in chosen for job in runner.jobs(entry, output))
+
+
+def test_provenance_of_a_run_over_several_commits_lists_them(output, computed):
+    run(output, [])
+    path = output.record("thm1", computed[0])
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "provenance": {"seconds": 2.0, "commit": "d"}}))
+    assert runner.origin(ENTRY, output) == {"seconds": 3.0, "commit": ["d", "c"], "units": 2}
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_artifacts_that_share_records_agree_on_what_they_are(tier):
+    by_folder = {}
+    for name, artifact in REGISTRY.items():
+        if tier not in artifact.tiers:
+            continue
+        for unit, config in artifact.at_tier(tier).units().items():
+            assert by_folder.setdefault((artifact.folder(name), unit), config) == config
+
+
+def test_figures_that_share_networks_are_computed_together(output):
+    chosen = [entries()[name] for name in ("fig02", "fig06", "fig14")]
+    work = {job.unit: job for entry in chosen for job in runner.jobs(entry, output)}
+    groups = runner._grouped(list(work.values()))
+    assert len(groups) == REGISTRY["fig02"].at_tier("smoke").protocol.num_seeds
+    assert all({"epinets", "baselines", "ablation"} <= {job.config.part for job in group} for group in groups)

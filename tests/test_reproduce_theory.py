@@ -10,6 +10,8 @@ from reproduce.claims import Verdict
 from reproduce.index import entries
 from reproduce.paths import REFERENCE, Output
 
+pytestmark = pytest.mark.once
+
 ARTIFACTS = ("fig01", "fig03", "fig04", "thm1", "thm2")
 
 

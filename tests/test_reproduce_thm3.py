@@ -21,6 +21,8 @@ from reproduce.experiments.two_sample import combine, energy_test, projection_te
 from reproduce.index import entries
 from reproduce.paths import REFERENCE, Output
 
+pytestmark = pytest.mark.once
+
 ENTRY = entries()["thm3"]
 
 

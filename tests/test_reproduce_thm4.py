@@ -21,6 +21,8 @@ from reproduce.experiments.thm4_training import sigma_points
 from reproduce.index import entries
 from reproduce.paths import REFERENCE, Output
 
+pytestmark = pytest.mark.once
+
 ENTRY = entries()["thm4"]
 
 

@@ -1,5 +1,6 @@
 """The paper's sentences as checks: statement, measured, standard error, verdict. A verdict is never typed in."""
 
+from .images import IMAGES
 from .ledger import Claim as Claim
 from .ledger import LedgerLine as LedgerLine
 from .ledger import Measurement as Measurement
@@ -9,9 +10,10 @@ from .rules import AtMost as AtMost
 from .rules import Equals as Equals
 from .rules import Rule as Rule
 from .rules import Verdict as Verdict
+from .testbed import TESTBED
 from .theory import THEORY
 from .thm3 import THM3
 from .thm4 import THM4
 
-CLAIMS: dict[str, Claim] = {claim.id: claim for claim in (*THEORY, *THM3, *THM4)}
+CLAIMS: dict[str, Claim] = {claim.id: claim for claim in (*THEORY, *TESTBED, *IMAGES, *THM3, *THM4)}
 """Every claim by its id."""

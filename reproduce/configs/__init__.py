@@ -1,6 +1,12 @@
 """Configurations: frozen dataclasses whose defaults are tier `paper`; `units()` splits one into runs."""
 
 from .abstract import Config as Config
+from .images import ImageStudy as ImageStudy
+from .testbed import Ablation as Ablation
+from .testbed import AgentSummary as AgentSummary
+from .testbed import Chains as Chains
+from .testbed import Curves as Curves
+from .testbed import Scaling as Scaling
 from .theory import EnnRabbitDuck as EnnRabbitDuck
 from .theory import EpinetDiagram as EpinetDiagram
 from .theory import MarginalsInsufficient as MarginalsInsufficient

@@ -37,6 +37,11 @@ AGENTS: dict[str, Look] = {
     "bbb": Look(color="#8c5aa8", marker="v", linestyle=(0, (3, 1, 1, 1)), label="bbb"),
     "hypermodel": Look(color="#b8860b", marker="P", linestyle=(0, (1, 1)), label="hypermodel"),
     "sgmcmc": Look(color="#000000", marker="*", linestyle=(0, (6, 3)), label="sgmcmc"),
+    # The agents of the image figures; dropout, ensemble and epinet look as on the testbed.
+    "resnet": Look(color="#6b6b6b", marker="X", linestyle=(0, (2, 2)), label="base network"),
+    "mimo": Look(color="#2aa1a8", marker="<", linestyle=(0, (4, 1, 1, 1)), label="mimo"),
+    "sngp": Look(color="#a0522d", marker=">", linestyle=(0, (1, 2)), label="sngp"),
+    "het": Look(color="#c2559b", marker="h", linestyle=(0, (7, 2)), label="het"),
     # The agents of Theorems 1 and 2: what matters there is what an agent knows, not how it learned it.
     "joint": Look(color="#1f4fa3", marker="o", linestyle="-", label="joint prediction"),
     "marginal": Look(color="#d6403a", marker="s", linestyle="--", label="exact marginals only"),

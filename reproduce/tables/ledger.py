@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,13 +13,15 @@ _COLUMNS = ("claim", "statement", "paper", "quantity", "measured", "standard err
 
 
 def _number(value: float) -> str:
-    """Return a number with four digits."""
-    return format(value, ".4g")
+    """Return a number with four digits; NaN stands for what a tier does not measure."""
+    return "not measured" if math.isnan(value) else format(value, ".4g")
 
 
 def _error(line: LedgerLine) -> str:
     """Return the standard error, or that there is none."""
     error = line.measurement.standard_error
+    if math.isnan(line.measurement.value):
+        return ""
     return _number(error) if error else "exact"
 
 
@@ -57,7 +60,7 @@ def as_markdown(lines: Iterable[LedgerLine], *, tier: str) -> str:
 def as_text(lines: Sequence[LedgerLine], *, width: int = 100) -> str:
     """Return the ledger for a terminal: a line of numbers per claim, its statement below."""
     if not lines:
-        return "No claims: no artifact is complete yet.\n"
+        return "No claims to judge.\n"
     blocks = []
     for line in lines:
         measured = f"{_number(line.measurement.value)} ± {_error(line)}".replace("± exact", "(exact)")

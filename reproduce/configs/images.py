@@ -1,0 +1,196 @@
+"""Configurations of the image artifacts (Section 6, Appendices E and G)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+ImageChanges = tuple[tuple[str, Any], ...]
+"""Fields of `EpinetRecipe` with other values than the default's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How a network is trained.
+
+    Attributes:
+        epochs: passes over the training data.
+        batch_size: examples per step.
+        learning_rate: learning rate of Adam.
+        l2: strength of the L2 penalty.
+        label_smoothing: the wrong classes share this weight.
+    """
+
+    epochs: int
+    batch_size: int = 100
+    learning_rate: float = 1e-3
+    l2: float = 1e-4
+    label_smoothing: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpinetRecipe:
+    """An epinet on a frozen base (Appendix G.1).
+
+    Attributes:
+        index_dim: dimension of the index.
+        hidden: sizes of the hidden layers.
+        matched_scale: scale of the prior of the epinet's own architecture.
+        conv_scale: scale of the ensemble of small conv nets on the image.
+        num_index_samples: index samples per step.
+        temperature: divides the outputs after training.
+        training: how it is trained.
+    """
+
+    index_dim: int
+    hidden: tuple[int, ...]
+    matched_scale: float = 1.0
+    conv_scale: float = 1.0
+    num_index_samples: int = 5
+    temperature: float = 1.0
+    training: Training
+
+
+ABLATION_ROWS = (
+    "index dimension",
+    "hidden layers",
+    "matched prior scale",
+    "conv prior scale",
+    "L2 decay",
+    "index samples",
+    "label smoothing",
+    "temperature",
+)
+"""The rows of Figure 14."""
+
+
+def changed(recipe: EpinetRecipe, row: str, value: float) -> EpinetRecipe:
+    """Return a recipe with another value of one factor."""
+    if row == "hidden layers":
+        return replace(recipe, hidden=recipe.hidden[:1] * int(value))
+    if row in ("L2 decay", "label smoothing"):
+        name = {"L2 decay": "l2", "label smoothing": "label_smoothing"}[row]
+        return replace(recipe, training=replace(recipe.training, **{name: value}))
+    if row in ("index dimension", "index samples"):
+        name = {"index dimension": "index_dim", "index samples": "num_index_samples"}[row]
+        return replace(recipe, **{name: int(value)})
+    name = {"matched prior scale": "matched_scale", "conv prior scale": "conv_scale"}.get(row, "temperature")
+    return replace(recipe, **{name: value})
+
+
+def tuned_value(recipe: EpinetRecipe, row: str) -> float:
+    """Return the value of a factor in a recipe."""
+    return {
+        "index dimension": recipe.index_dim,
+        "hidden layers": len(recipe.hidden),
+        "matched prior scale": recipe.matched_scale,
+        "conv prior scale": recipe.conv_scale,
+        "L2 decay": recipe.training.l2,
+        "index samples": recipe.num_index_samples,
+        "label smoothing": recipe.training.label_smoothing,
+        "temperature": recipe.temperature,
+    }[row]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """Everything that is trained on one data set.
+
+    Attributes:
+        dataset: name of the data set.
+        num_train: training examples.
+        num_validation: held-out examples, on which temperatures are chosen.
+        num_test: test examples.
+        sizes: sizes of the base networks, the smallest first.
+        training: how base networks are trained.
+        epinet: the epinet.
+        ensemble_sizes: numbers of particles of the smallest size.
+        temperatures: the temperatures to choose from.
+        sample_counts: numbers of indices M of the curves; figures compare at `num_samples`.
+        num_samples: the number of indices M of the figures.
+        num_augmented: pairs of the augmented dyadic loss.
+        ablation: for each row of Figure 14, the values beside the default.
+        num_seeds: how often everything is trained.
+    """
+
+    dataset: str
+    num_train: int
+    num_validation: int
+    num_test: int
+    sizes: tuple[int, ...]
+    training: Training
+    epinet: EpinetRecipe
+    ensemble_sizes: tuple[int, ...] = (1, 3, 10, 30, 100)
+    temperatures: tuple[float, ...] = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.2, 1.5)
+    sample_counts: tuple[int, ...] = (10, 30, 100, 300, 1000, 3000)
+    num_samples: int = 1000
+    num_augmented: int = 300
+    ablation: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    num_seeds: int = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One part of a protocol for one seed: the unit that is kept."""
+
+    protocol: Protocol
+    part: str
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageStudy:
+    """An image figure: the parts of a protocol that it shows.
+
+    Attributes:
+        protocol: the protocol.
+        parts: names of its parts.
+    """
+
+    protocol: Protocol
+    parts: tuple[str, ...]
+
+    def units(self) -> Mapping[str, Part]:
+        """Return one run per part and seed."""
+        return {
+            f"{part}-{seed}": Part(protocol=self.protocol, part=part, seed=seed)
+            for seed in range(self.protocol.num_seeds)
+            for part in self.parts
+        }
+
+
+_ABLATION = (
+    ("index dimension", (2, 4, 16)),
+    ("hidden layers", (2, 3)),
+    ("matched prior scale", (0.0, 0.15, 1.5, 5.0)),
+    ("conv prior scale", (0.0, 0.15, 1.5, 5.0)),
+    ("L2 decay", (0.0, 1e-3, 1e-2)),
+    ("index samples", (1, 2, 10)),
+    ("label smoothing", (0.01, 0.1)),
+    ("temperature", (0.3, 0.5, 0.7, 1.5)),
+)
+
+PAIRS = Protocol(
+    dataset="digit pairs",
+    num_train=4000,
+    num_validation=1000,
+    num_test=1000,
+    sizes=(160, 224, 288, 352),
+    training=Training(epochs=15),
+    epinet=EpinetRecipe(index_dim=8, hidden=(15,), matched_scale=0.5, conv_scale=0.5, training=Training(epochs=10)),
+    ablation=_ABLATION,
+)
+"""The stand-in for ImageNet: pairs of digits, 100 classes."""
+
+PAIRS_FIVE = replace(PAIRS, sizes=(160, 208, 256, 304, 352), ablation=())
+"""The stand-in for CIFAR-100: the same data and five sizes."""
+
+DIGITS = Protocol(
+    dataset="digits",
+    num_train=200,
+    num_validation=400,
+    num_test=400,
+    sizes=(128, 160, 192, 224, 256),
+    training=Training(epochs=100),
+    epinet=EpinetRecipe(index_dim=10, hidden=(20,), matched_scale=0.5, conv_scale=0.5, training=Training(epochs=100)),
+)
+"""The stand-in for CIFAR-10: single digits, few of them."""

@@ -1,0 +1,119 @@
+"""Where groups of runs are computed: in this process, in several on this machine, or on a Dask cluster.
+
+An executor maps a function over tasks and yields results as they come, in any order. It never writes: what is done is
+written by the process that asked, so that a lost worker loses nothing but the group that it was computing, and that is
+computed again.
+"""
+
+import contextlib
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import Any, Protocol
+
+from .errors import ReproduceError, UsageError, unknown
+
+EXECUTORS = ("local", "dask")
+
+# A group that takes its worker down so many times is itself the reason.
+_MAX_LOST_WORKERS = 10
+
+
+class Executor(Protocol):
+    """What computes tasks."""
+
+    def map(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+        """Yield the results of the tasks, as they come."""
+        ...
+
+
+class InProcess:
+    """One task after the other, here."""
+
+    def map(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+        """Yield the results in order."""
+        return (function(task) for task in tasks)
+
+
+class Processes:
+    """Several processes of this machine, each with its share of the cores."""
+
+    def __init__(self, num_workers: int):
+        """Initialize with the number of processes."""
+        self.num_workers = num_workers
+
+    def map(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+        """Yield the results as they come."""
+        # JAX has threads: a fork of it may hang.
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(self.num_workers, mp_context=context) as pool:
+            futures = [pool.submit(function, task) for task in tasks]
+            try:
+                for future in as_completed(futures):
+                    yield future.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in (pool._processes or {}).values():
+                    process.terminate()
+                raise
+
+
+class Dask:
+    """The workers of a Dask cluster. A task whose worker is lost is given to another."""
+
+    def __init__(self, client: Any):
+        """Initialize with a client of the cluster."""
+        self.client = client
+
+    def map(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+        """Yield the results as they come."""
+        import distributed
+
+        # `pure=False`: a task that is asked for again is computed again.
+        futures = [self.client.submit(function, task, pure=False) for task in tasks]
+        for future in distributed.as_completed(futures):
+            yield future.result()
+
+
+@contextlib.contextmanager
+def _open_dask(workers: int, scheduler: str | None) -> Iterator[Dask]:
+    """Yield an executor on a given cluster, or on one that lives as long as this."""
+    try:
+        import dask.config
+        import distributed
+    except ImportError:
+        raise ReproduceError(
+            "`--executor dask` needs a package that is not installed: `pip install 'epinet_eqx[dask]'` installs it."
+        ) from None
+    dask.config.set({"distributed.scheduler.allowed-failures": _MAX_LOST_WORKERS})
+    if scheduler is not None:
+        with distributed.Client(scheduler) as client:
+            yield Dask(client)
+        return
+    with (
+        distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield Dask(client)
+
+
+@contextlib.contextmanager
+def open_executor(name: str, *, workers: int = 1, scheduler: str | None = None) -> Iterator[Executor]:
+    """Yield an executor by its name, and close it.
+
+    Args:
+        name: one of `EXECUTORS`.
+        workers: number of processes on this machine.
+        scheduler: address of a Dask scheduler that is running.
+    """
+    if name not in EXECUTORS:
+        raise unknown("--executor", name, EXECUTORS)
+    if workers < 1:
+        raise UsageError(f"`--workers` must be at least 1; got {workers}.")
+    if scheduler is not None and name != "dask":
+        raise UsageError(f"`--scheduler` is for `--executor dask`; got `--executor {name}`.")
+    if name == "dask":
+        with _open_dask(workers, scheduler) as executor:
+            yield executor
+    else:
+        yield InProcess() if workers == 1 else Processes(workers)

@@ -1,0 +1,58 @@
+"""Figure 5: marginal and joint divergence of the testbed's agents, against parameters and against compute."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..stratified import labels_of, mean_of
+from ..style import AGENTS
+
+_METRICS = {"marginal": "marginal KL ($\\tau = 1$)", "joint": "joint KL ($\\tau = 10$)"}
+_COSTS = {"parameters": "parameters", "flops": "training compute (counted FLOPs)"}
+_ORDER = ("mlp", "dropout", "bbb", "hypermodel", "epinet", "ensemble", "ensemble+")
+
+
+def _cost(rows: Sequence[Mapping[str, Any]], label: str, cost: str) -> float:
+    """Return the geometric mean of a cost over problems, whose sizes span decades."""
+    values = [math.log(row[cost]) for row in rows if row["label"] == label]
+    return math.exp(sum(values) / len(values))
+
+
+def _draw_panel(ax: Axes, rows: Sequence[Mapping[str, Any]], metric: str, cost: str) -> None:
+    """Draw all agents; an ensemble is one curve over its size."""
+    present = [agent for agent in _ORDER if labels_of(rows, agent)]
+    for agent in present:
+        points = []
+        for label in labels_of(rows, agent):
+            mean, error = mean_of(rows, label, metric)
+            points.append((_cost(rows, label, cost), mean, error))
+        points.sort()
+        xs, means, errors = zip(*points, strict=True)
+        bars = [0.0 if math.isnan(error) else error for error in errors]
+        ax.errorbar(xs, means, yerr=bars, capsize=2, markersize=4.5, **AGENTS[agent].line())
+    for label in labels_of(rows, "sgmcmc"):
+        mean, error = mean_of(rows, label, metric)
+        look = AGENTS["sgmcmc"]
+        ax.axhline(mean, color=look.color, linestyle=look.linestyle, linewidth=1.2, label=look.label)
+        if not math.isnan(error):
+            ax.axhspan(mean - error, mean + error, color=look.color, alpha=0.08, linewidth=0)
+    ax.set_xscale("log")
+    ax.set_ylim(bottom=0)
+
+
+def draw(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw the figure."""
+    figure = Figure(figsize=(6.75, 5.2))
+    axes = figure.subplots(2, 2, sharex="row")
+    for row, (cost, words) in enumerate(_COSTS.items()):
+        for column, (metric, title) in enumerate(_METRICS.items()):
+            ax = axes[row][column]
+            _draw_panel(ax, rows, metric, cost)
+            ax.set_xlabel(words)
+            ax.set_ylabel(title)
+    handles, names = axes[0][1].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=4)
+    return figure

@@ -1,0 +1,62 @@
+"""Figure 9: the testbed's epinet, one hyperparameter at a time."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..configs.testbed import ABLATIONS, Changes, variant_of
+from ..stratified import mean_of
+from ..style import AGENTS, MUTED
+
+_METRICS = {"marginal": "marginal KL", "joint": "joint KL"}
+_TUNED = {
+    "index dimension": 8,
+    "hidden layers": 2,
+    "hidden width": 15,
+    "prior scale": 0.3,
+    "prior width": 5,
+    "L2 decay": 0.2,
+}
+
+
+def _setting(row: str, changes: Changes) -> float:
+    """Return the value of the swept hyperparameter."""
+    value = dict(changes).popitem()[1]
+    if row == "hidden layers":
+        return len(value)
+    return value[0] if isinstance(value, tuple) else value
+
+
+def _draw_row(ax: Axes, rows: Sequence[Mapping[str, Any]], row: str, sweep: tuple[Changes, ...], metric: str) -> None:
+    """Draw one factor: its values at equal distances, since some of them are zero."""
+    known = {_TUNED[row]: variant_of("epinet").label}
+    known |= {_setting(row, changes): variant_of("epinet", **dict(changes)).label for changes in sweep}
+    present = {value: label for value, label in sorted(known.items()) if any(r["label"] == label for r in rows)}
+    means, errors = zip(*(mean_of(rows, label, metric) for label in present.values()), strict=True)
+    bars = [0.0 if math.isnan(error) else error for error in errors]
+    positions = range(len(present))
+    look = AGENTS["epinet"]
+    ax.errorbar(positions, means, yerr=bars, capsize=2, markersize=4, **look.line(label=None))
+    ax.axvline(list(present).index(_TUNED[row]), color=MUTED, linewidth=0.8, linestyle=":", zorder=0)
+    ax.set_xticks(list(positions), [f"{value:g}" for value in present])
+    ax.set_xlabel(row)
+    ax.set_ylabel(_METRICS[metric])
+    low, high = min(means), max(means)
+    ax.set_ylim(0 if low < 0.5 * high else 0.8 * low, 1.1 * high)
+
+
+def draw(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw the figure; a dotted line marks the tuned value."""
+    labels = {row["label"] for row in rows}
+    shown = [
+        (row, sweep) for row, sweep in ABLATIONS if any(variant_of("epinet", **dict(c)).label in labels for c in sweep)
+    ]
+    figure = Figure(figsize=(6.75, 1.65 * max(len(shown), 2)))
+    axes = figure.subplots(len(shown), 2, squeeze=False)
+    for line, (row, sweep) in zip(axes, shown, strict=True):
+        for ax, metric in zip(line, _METRICS, strict=True):
+            _draw_row(ax, rows, row, sweep, metric)
+    return figure

@@ -1,0 +1,34 @@
+"""Figure 14: the epinet on the smallest base, one hyperparameter at a time."""
+
+import math
+
+from matplotlib.figure import Figure
+
+from ..configs.images import ABLATION_ROWS, PAIRS, tuned_value
+from ..over_seeds import mean_of
+from ..style import AGENTS, MUTED
+from ._scaling import METRICS, Rows
+
+
+def draw(rows: Rows) -> Figure:
+    """Draw the three losses for each factor; a dotted line marks the value of the other rows."""
+    shown = [row for row in ABLATION_ROWS if any(r["row"] == row for r in rows)]
+    figure = Figure(figsize=(6.75, 1.5 * max(len(shown), 2)))
+    axes = figure.subplots(len(shown), 3, squeeze=False)
+    for line, row in zip(axes, shown, strict=True):
+        tuned = tuned_value(PAIRS.epinet, row)
+        values = sorted({r["value"] for r in rows if r["row"] == row} | {tuned})
+        for ax, (metric, words) in zip(line, METRICS.items(), strict=True):
+            points = [
+                mean_of(rows, metric, row="default") if value == tuned else mean_of(rows, metric, row=row, value=value)
+                for value in values
+            ]
+            bars = [0.0 if math.isnan(error) else error for _, error in points]
+            look = AGENTS["epinet"].line(label=None, markersize=3.5)
+            ax.errorbar(range(len(values)), [mean for mean, _ in points], yerr=bars, capsize=2, **look)
+            ax.axvline(values.index(tuned), color=MUTED, linewidth=0.8, linestyle=":", zorder=0)
+            ax.set_xticks(range(len(values)), [f"{value:g}" for value in values])
+            ax.set_xlabel(row)
+            ax.set_ylabel(words.split(",")[0], fontsize=7)
+            ax.margins(y=0.2)
+    return figure

@@ -1,0 +1,38 @@
+"""Beyond the paper: how long the chains of `sgmcmc` must be."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from ..style import AGENTS
+
+
+def draw(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw the joint divergence of both chains over their length, and the median R-hat, one line per problem."""
+    figure = Figure(figsize=(6.75, 2.9))
+    divergence, agreement = figure.subplots(1, 2)
+    lengths = sorted({row["num_steps"] for row in rows})
+    color = AGENTS["sgmcmc"].color
+    for chain, marker in enumerate("ox"):
+        means, bars = [], []
+        for length in lengths:
+            values = [row["joint"] for row in rows if row["num_steps"] == length and row["chain"] == chain]
+            mean = sum(values) / len(values)
+            spread = sum((value - mean) ** 2 for value in values) / max(len(values) - 1, 1)
+            means.append(mean)
+            bars.append(math.sqrt(spread / len(values)))
+        look = {"color": color, "marker": marker, "capsize": 2, "linewidth": 1.0, "markersize": 4}
+        divergence.errorbar(lengths, means, yerr=bars, label=f"chain {chain + 1}", **look)
+    for problem in sorted({row["problem"] for row in rows}):
+        own = {row["num_steps"]: row["median_r_hat"] for row in rows if row["problem"] == problem}
+        agreement.plot(lengths, [own[length] for length in lengths], color=color, alpha=0.35, linewidth=0.8)
+    agreement.axhline(1.1, linestyle=":", linewidth=0.8, color="black")
+    for ax, words in ((divergence, "joint KL, mean over problems"), (agreement, "median $\\hat R$, per problem")):
+        ax.set_xscale("log")
+        ax.set_xlabel("steps of a chain")
+        ax.set_ylabel(words)
+    divergence.set_ylim(bottom=0)
+    divergence.legend()
+    return figure

@@ -1,0 +1,72 @@
+"""Where groups are computed: in order here, side by side in processes, and on a Dask cluster that loses a worker."""
+
+import os
+import pathlib
+import signal
+import time
+
+import pytest
+
+from reproduce.errors import UsageError
+from reproduce.executors import open_executor
+
+pytestmark = pytest.mark.once
+
+
+def square(number):
+    return number * number
+
+
+def square_where(task):
+    """Return a square and the process that computed it; the first to see its task is killed in the middle of it."""
+    number, folder = task
+    victim = pathlib.Path(folder) / "victim"
+    if number == 3 and not victim.exists():
+        victim.write_text(str(os.getpid()))
+        time.sleep(60)
+    return number * number, os.getpid()
+
+
+def test_the_local_executor_keeps_the_order():
+    with open_executor("local") as executor:
+        assert list(executor.map(square, [1, 2, 3])) == [1, 4, 9]
+
+
+def test_processes_compute_all_tasks():
+    with open_executor("local", workers=2) as executor:
+        assert sorted(executor.map(square, range(8))) == [number**2 for number in range(8)]
+
+
+def test_an_error_in_a_process_arrives_here():
+    with open_executor("local", workers=2) as executor, pytest.raises(ZeroDivisionError):
+        list(executor.map((1).__floordiv__, [0]))
+
+
+def test_a_killed_dask_worker_loses_nothing(tmp_path):
+    pytest.importorskip("distributed")
+    results = []
+    with open_executor("dask", workers=2) as executor:
+        pending = executor.map(square_where, [(number, str(tmp_path)) for number in range(6)])
+        for value, process in pending:
+            results.append((value, process))
+            victim = tmp_path / "victim"
+            while not victim.exists():
+                time.sleep(0.05)
+            if len(results) == 1:
+                killed = int(victim.read_text())
+                os.kill(killed, signal.SIGKILL)
+    assert sorted(value for value, _ in results) == [number**2 for number in range(6)]
+    assert dict(results)[9] != killed
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"name": "dsk"}, "dask"),
+        ({"name": "local", "workers": 0}, "`--workers` must be at least 1; got 0"),
+        ({"name": "local", "scheduler": "tcp://host:1"}, "`--scheduler` is for `--executor dask`"),
+    ],
+)
+def test_bad_options_get_a_sentence(options, words):
+    with pytest.raises(UsageError, match=words), open_executor(**options):
+        pass

@@ -1,0 +1,134 @@
+"""The image artifacts: data, recipes, means over seeds, claims, drawings, and a run of the smallest size."""
+
+import dataclasses
+import math
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from epinet_eqx.bayes import dropout_mlp
+from epinet_eqx.epinet import attach
+from epinet_eqx.metrics import cost
+from epinet_eqx.networks import MLP
+from reproduce.claims import CLAIMS, Verdict, judge
+from reproduce.configs.images import ABLATION_ROWS, DIGITS, PAIRS, Part, Training, changed, tuned_value
+from reproduce.experiments import image_data, image_scores, images
+from reproduce.experiments.image_lab import Lab
+from reproduce.figures import fig02, fig06, fig07, fig08, fig13, fig14
+from reproduce.over_seeds import by_seed, mean_over
+
+pytestmark = pytest.mark.once
+
+_TRAINING = Training(epochs=1, batch_size=25)
+TINY = dataclasses.replace(
+    PAIRS,
+    num_train=50,
+    num_validation=20,
+    num_test=20,
+    sizes=(8,),
+    training=_TRAINING,
+    epinet=dataclasses.replace(PAIRS.epinet, index_dim=2, hidden=(4,), training=_TRAINING),
+    ensemble_sizes=(1, 2),
+    temperatures=(0.5, 2.0),
+    sample_counts=(10, 1000),
+    num_augmented=2,
+    ablation=(("matched prior scale", (0.0,)), ("temperature", (0.5,))),
+)
+
+
+@pytest.mark.parametrize("row", ABLATION_ROWS)
+def test_a_changed_recipe_differs_in_one_factor(row):
+    recipe = changed(PAIRS.epinet, row, 3)
+    assert tuned_value(recipe, row) == 3
+    others = [other for other in ABLATION_ROWS if other != row]
+    assert all(tuned_value(recipe, other) == tuned_value(PAIRS.epinet, other) for other in others)
+    assert {row for row, _ in PAIRS.ablation} == set(ABLATION_ROWS)
+
+
+@pytest.mark.parametrize("protocol", [PAIRS, DIGITS], ids=["pairs", "digits"])
+def test_no_digit_of_a_test_image_is_seen_before(protocol):
+    for seed in (0, 1):
+        data = image_data.load(protocol, seed, key=jr.key(0))
+        width = data.image_shape[2] // 8
+        seen = [
+            {image[:, place].tobytes() for image in np.asarray(x).reshape(len(x), 8, -1, 8) for place in range(width)}
+            for x in (data.train.x, data.test_batch.x, data.validation.x)
+        ]
+        assert not seen[1] & seen[0]
+        assert not seen[1] & seen[2]
+        assert data.test_batch.x.shape[0] == protocol.num_test
+
+
+@pytest.mark.parametrize("kind", ["epinet", "dropout"])
+def test_counted_operations_are_those_of_the_library(kind, getkey):
+    if kind == "epinet":
+        enn = attach(MLP(6, 3, (5,), key=getkey()), num_classes=3, index_dim=2, key=getkey())
+    else:
+        enn = dropout_mlp(6, 3, (5,), key=getkey())
+    _, counts = image_scores._cost(enn, jnp.zeros(6), [10, 40])
+    expected = [cost(enn, jnp.zeros(6), num_samples=count, batch_size=100).flops for count in (10, 40)]
+    assert counts == pytest.approx(expected, rel=1e-3)
+
+
+def test_means_and_errors_over_seeds():
+    assert mean_over([1.0, 3.0]) == pytest.approx((2.0, 1.0))
+    assert math.isnan(mean_over([1.0])[1])
+    rows = [{"seed": 0, "agent": "a", "joint": 1.0}, {"seed": 0, "agent": "a", "joint": 2.0}]
+    with pytest.raises(ValueError, match="one row per seed"):
+        by_seed(rows, "joint", agent="a")
+
+
+def row(agent, size, seed, joint, **more):
+    exact = agent in ("resnet", "ensemble")
+    return {"agent": agent, "size": size, "seed": seed, "joint": joint, "exact": exact, "num_samples": 1000, **more}
+
+
+@pytest.mark.parametrize(("shift", "verdict"), [(-1.0, Verdict.HOLDS), (1.0, Verdict.FAILS)])
+def test_the_ensemble_claim_is_paired_by_seed(shift, verdict):
+    rows = [row("ensemble", size, seed, 5.0 + seed - size / 100) for size in (1, 100) for seed in (0, 1, 2)]
+    rows += [row("epinet", 8, seed, 4.0 + seed + shift + 0.01 * seed) for seed in (0, 1, 2)]
+    assert judge(CLAIMS["fig02-ensemble"], rows).verdict is verdict
+
+
+def test_dropout_is_compared_at_both_numbers_of_indices():
+    rows = [row("epinet", 8, seed, 2.0 + 0.01 * seed) for seed in (0, 1)]
+    rows += [{**row("dropout", 8, seed, 3.0), "num_samples": 10} for seed in (0, 1)]
+    rows += [row("dropout", 8, seed, 1.0) for seed in (0, 1)]
+    assert judge(CLAIMS["fig06-dropout"], rows).verdict is Verdict.HOLDS
+    assert judge(CLAIMS["fig06-dropout-equal"], rows).verdict is Verdict.FAILS
+
+
+def test_a_seed_runs_and_is_drawn():
+    parts = ("bases", "ensembles", "epinets", "grids")
+    configs = [Part(protocol=TINY, part=part, seed=0) for part in parts]
+    (group,) = images.groups({config.part: config for config in configs})
+    assert group == list(parts)
+    found = dict(zip(parts, images.run(configs, key=jr.key(0)), strict=True))
+    # A single network predicts ten labels as well as ten times one.
+    for own in found["bases"]:
+        assert own["joint"] == pytest.approx(10 * own["marginal"], rel=1e-5)
+    # The smallest base is the ensemble of one.
+    assert found["ensembles"][0]["joint"] == pytest.approx(found["bases"][0]["joint"])
+    # Two particles cost twice one, and operations are linear in the number of indices.
+    assert found["ensembles"][1]["flops"] == pytest.approx(2 * found["ensembles"][0]["flops"], rel=1e-3)
+    few, many = (own["flops"] for own in found["epinets"])
+    assert many > 10 * few
+    shown = [r for part in ("bases", "ensembles", "epinets") for r in found[part]]
+    assert all(np.isfinite(r["joint"]) and r["flops"] > 0 for r in shown)
+    assert fig02.draw(shown).axes
+    assert fig06.draw(shown).axes
+    assert fig07.draw(found["grids"]).axes
+    assert fig08.draw([{**r, "augmented": r["joint"]} for r in shown if r["num_samples"] != 10]).axes
+    assert fig13.draw(shown).axes
+    ablated = [r for r in shown if (r["agent"], r["size"], r["num_samples"]) == ("epinet", 8, 1000)]
+    variants = [("default", 0.0), ("temperature", 0.5)]
+    assert fig14.draw([{**r, "row": row, "value": value} for r in ablated for row, value in variants]).axes
+
+
+def test_a_network_is_trained_once_and_does_not_depend_on_what_is_asked_first():
+    first, second = (Lab(protocol=TINY, seed=1, key=jr.key(0)) for _ in range(2))
+    assert first.base(12) is first.base(12)
+    second.ensemble(2)
+    assert (first.base(12).layers[0].weight == second.base(12).layers[0].weight).all()

@@ -1,0 +1,111 @@
+"""The testbed's artifacts: groups, pairing, means over settings, claims, and a run of the smallest size."""
+
+import math
+
+import jax.random as jr
+import pytest
+
+from reproduce.claims import CLAIMS, Verdict, judge
+from reproduce.configs.testbed import ABLATIONS, BALANCED, ENSEMBLE_SIZES, Scaling, Score, variant_of
+from reproduce.experiments import testbed
+from reproduce.figures import fig05, fig09
+from reproduce.stratified import difference_of, mean_of
+from reproduce.tiers import laptop
+
+pytestmark = pytest.mark.once
+
+
+def row(label, problem, value, *, setting=1, **more):
+    agent = label.split("-")[0]
+    known = {
+        "agent": agent,
+        "label": label,
+        "problem": problem,
+        "input_dim": setting,
+        "data_ratio": 1,
+        "temperature": 1,
+    }
+    return {**known, "marginal": value, "joint": 10 * value, "parameters": 10, "flops": 1e9, "nonfinite": 0, **more}
+
+
+def test_the_error_of_a_mean_is_over_seeds_within_settings():
+    rows = [row("mlp", 1, 1.0), row("mlp", 2, 3.0), row("mlp", 3, 10.0, setting=2), row("mlp", 4, 10.0, setting=2)]
+    mean, error = mean_of(rows, "mlp", "marginal")
+    # Means 2 and 10; the variance of the first is 2 / 2, that of the second 0.
+    assert mean == pytest.approx(6.0)
+    assert error == pytest.approx(math.sqrt(1.0 + 0.0) / 2)
+
+
+def test_differences_are_paired_by_problem():
+    rows = [row(label, problem, problem + shift) for label, shift in (("mlp", 0), ("bbb", 1)) for problem in (1, 5, 9)]
+    assert difference_of(rows, "bbb", "mlp", "marginal") == pytest.approx((1.0, 0.0))
+
+
+def test_one_seed_has_no_error():
+    assert math.isnan(mean_of([row("mlp", 1, 1.0)], "mlp", "marginal")[1])
+
+
+def test_a_claim_about_agents_that_a_tier_does_not_have_is_undecided():
+    rows = [row("mlp", 1, 1.0), row("mlp", 2, 1.1), row("epinet", 1, 0.5), row("epinet", 2, 0.6)]
+    assert judge(CLAIMS["fig05-sgmcmc"], rows).verdict is Verdict.UNDECIDED
+
+
+@pytest.mark.parametrize(("better", "verdict"), [(0.1, Verdict.HOLDS), (-0.1, Verdict.FAILS)])
+def test_the_ensemble_claim_follows_the_numbers(better, verdict):
+    large = "ensemble-num_particles=100"
+    rows = [row("epinet", p, 0.2 + 0.01 * p - better) for p in (1, 2, 3)]
+    rows += [row(large, p, 0.2 + 0.01 * p, parameters=1000) for p in (1, 2, 3)]
+    assert judge(CLAIMS["fig05-ensemble"], rows).verdict is verdict
+
+
+def test_the_paper_tier_is_the_whole_testbed():
+    units = Scaling().units()
+    assert {unit.problem for unit in units.values()} == set(range(1, 181))
+    labels = {unit.variant.label for unit in units.values()}
+    assert len(labels) == 6 + 2 * len(ENSEMBLE_SIZES)
+    assert len(ABLATIONS) == 6
+
+
+def test_groups_are_of_one_agent_and_one_shape():
+    units = laptop(Scaling()).units()
+    groups = testbed.groups(units)
+    assert sorted(name for group in groups for name in group) == sorted(units)
+    for group in groups:
+        assert len({units[name].variant for name in group}) == 1
+        assert len({testbed.find_setting(units[name].problem).input_dim for name in group}) == 1
+    # 100 particles fill a stack alone.
+    assert all(len(group) == 1 for group in groups if "particles=100" in group[0])
+
+
+def test_the_laptop_tier_is_balanced():
+    settings = [testbed.find_setting(number) for number in BALANCED]
+    for name, values in (("input_dim", (2, 10, 100)), ("temperature", (0.01, 0.1, 0.5))):
+        assert [sum(getattr(setting, name) == value for setting in settings) for value in values] == [4, 4, 4]
+    assert {setting.data_ratio for setting in settings} == {1, 10, 100, 1000}
+
+
+def test_agents_meet_the_same_problems_and_variants_begin_alike():
+    variants = [variant_of("mlp", num_steps=2), variant_of("mlp", num_steps=2, learning_rate=0.0)]
+    alone = testbed.train(variants[0], [16], key=jr.key(0))
+    stacked = testbed.train(variants[0], [16, 17], key=jr.key(0))
+    other = testbed.train(variants[1], [16], key=jr.key(0))
+    for trained in (stacked, other):
+        assert (trained.problems.data.x[0] == alone.problems.data.x[0]).all()
+        assert (jr.key_data(trained.test_keys[0]) == jr.key_data(alone.test_keys[0])).all()
+
+
+def test_scores_are_one_row_per_problem_and_can_be_drawn():
+    variant = variant_of("epinet", num_steps=2)
+    configs = [Score(variant=variant, problem=problem, num_batches=4) for problem in (16, 17)]
+    found = testbed.score(configs, key=jr.key(0))
+    rows = [{**row, "label": "epinet"} for rows in found for row in rows]
+    assert [row["problem"] for row in rows] == [16, 17]
+    assert all(row["joint"] > row["marginal"] > 0 and row["nonfinite"] == 0 for row in rows)
+    assert rows[0]["trainable"] < rows[0]["parameters"]
+    # Twice the steps are twice the work.
+    twice = testbed.make_agent(variant_of("epinet", num_steps=4))
+    setting = testbed.find_setting(16)
+    assert testbed.training_flops(twice, setting) == pytest.approx(2 * rows[0]["flops"])
+    assert fig05.draw(rows).axes
+    changed = [{**row, "label": variant_of("epinet", prior_scale=1.0).label} for row in rows]
+    assert fig09.draw([*rows, *changed]).axes
