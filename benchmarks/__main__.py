@@ -1,29 +1,64 @@
-"""Run the benchmarks: `python -m benchmarks [NAME ...]`; fails if a ratio is on the wrong side of what is asked."""
+"""Run gates and benchmarks: `python -m benchmarks [NAME ...]`; fails if one of them does."""
 
 import argparse
-import importlib
-import pathlib
+import subprocess
 import sys
+from collections.abc import Iterator
 
-NAMES = sorted(path.stem.removeprefix("bench_") for path in pathlib.Path(__file__).parent.glob("bench_*.py"))
+from . import _promises
+from ._outcome import Outcome
+
+GATES = ("cost", "quality", "wall")
+
+
+def run(name: str, *, update: bool, base: str | None) -> Iterator[Outcome]:
+    """Run a gate or a benchmark; the wall-clock gate includes the ratios that are promised."""
+    if name == "cost":
+        from . import cost
+
+        yield cost.main(update=update)
+    elif name == "quality":
+        from . import quality
+
+        yield quality.main(update=update)
+    elif name == "wall":
+        from . import wall
+
+        yield wall.main(base=base)
+        for promised in _promises.PROMISED:
+            yield from _promises.measure(promised)
+    else:
+        yield from _promises.measure(name)
+
+
+def run_at_once(names: list[str], options: list[str]) -> bool:
+    """Run what is not timed at the same time, each in a process of its own; return whether all passed."""
+    processes = [subprocess.Popen([sys.executable, "-m", "benchmarks", name, *options]) for name in names]
+    return not any([process.wait() for process in processes])
 
 
 def main() -> int:
-    """Print a line per ratio and return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Ratios measured within one run.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones, all by default: {', '.join(NAMES)}")
-    names = parser.parse_args().names or NAMES
-    unknown = sorted(set(names) - set(NAMES))
-    if unknown:
-        parser.error(f"`names` must be among {', '.join(NAMES)}; got {', '.join(unknown)}.")
-    failed = 0
+    """Print the verdicts and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Gates, and ratios within one run.")
+    known = (*GATES, *_promises.NAMES)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(known)}; the gates by default")
+    parser.add_argument("--update", action="store_true", help="make the baselines of cost and quality anew")
+    parser.add_argument("--base", metavar="REVISION", help="the branch whose merge base `wall` compares with")
+    args = parser.parse_args()
+    names = list(dict.fromkeys(args.names)) or [name for name in GATES if not args.update or name != "wall"]
+    if unknown := sorted(set(names) - set(known)):
+        parser.error(f"`names` must be among {', '.join(known)}; got {', '.join(unknown)}.")
+    if args.update and not {"cost", "quality"}.issuperset(names):
+        parser.error(f"`--update` is for cost and quality, which have baselines; got {', '.join(names)}.")
+    passed = True
+    if {"cost", "quality"}.issubset(names):
+        passed = run_at_once(["cost", "quality"], ["--update"] if args.update else [])
+        names = [name for name in names if name not in ("cost", "quality")]
     for name in names:
-        for ratio in importlib.import_module(f"benchmarks.bench_{name}").main():
-            failed += not ratio.holds
-            verdict = "ok  " if ratio.holds else "FAIL"
-            side = "at most" if ratio.at_most else "at least"
-            print(f"{verdict} {ratio.name}: {ratio.measured:.3g} (asked: {side} {ratio.asked:g})", flush=True)
-    return 1 if failed else 0
+        for outcome in run(name, update=args.update, base=args.base):
+            passed = passed and outcome.passed
+            print(outcome, flush=True)
+    return 0 if passed else 1
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 
 class Ratio(NamedTuple):
@@ -37,11 +38,15 @@ def minimum_times(functions: list[Callable[[], Any]], *, rounds: int) -> list[fl
     return [min(record) for record in times]
 
 
+def counts_of(compiled: jax.stages.Compiled) -> dict[str, float]:
+    """Return what XLA counts of a program; the body of a loop counts once, and what is zero may be left out."""
+    analysis = compiled.cost_analysis()
+    return dict((analysis[0] if isinstance(analysis, list) else analysis) or {})
+
+
 def flops(compiled: jax.stages.Compiled) -> float:
     """Return XLA's count of floating-point operations; the body of a loop counts once."""
-    analysis = compiled.cost_analysis()
-    counts = analysis[0] if isinstance(analysis, list) else analysis
-    return float((counts or {}).get("flops", 0.0))
+    return float(counts_of(compiled).get("flops", 0.0))
 
 
 def temporary_bytes(compiled: jax.stages.Compiled) -> int:
@@ -50,3 +55,11 @@ def temporary_bytes(compiled: jax.stages.Compiled) -> int:
     if analysis is None:
         raise RuntimeError("This platform does not tell how much memory a program needs.")
     return analysis.temp_size_in_bytes
+
+
+def matmul_rate(size: int = 1024, *, rounds: int = 10) -> float:
+    """Return the floating-point operations per second of a large product of matrices: the machine's limit."""
+    matrix = jnp.ones((size, size))
+    product = jax.jit(lambda a: a @ a)
+    (seconds,) = minimum_times([lambda: product(matrix)], rounds=rounds)
+    return 2 * size**3 / seconds

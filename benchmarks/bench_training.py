@@ -23,7 +23,7 @@ NUM_CLASSES = 2
 BATCH_SIZE = 100
 NUM_EXAMPLES = 1000
 NUM_STEPS = 500
-NUM_ROUNDS = 9
+NUM_ROUNDS = 5
 
 
 def make_epinet(key: jax.Array) -> Epinet:
