@@ -1,0 +1,149 @@
+"""What MkDocs does to pages beyond Markdown: math as MathML, tables of artifacts, and a look at what pages load.
+
+The site works without a network: formulas become MathML when it is built, and no page may load anything from elsewhere.
+"""
+
+import html
+import math
+import re
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+# `reproduce` is not installed; of it, only parts that need no JAX are used here.
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from reproduce.aggregate import read_rows
+from reproduce.claims import CLAIMS, Claim, judge
+from reproduce.index import Entry, entries
+from reproduce.paths import REFERENCE
+
+TIERS = ("smoke", "laptop", "paper")
+
+# What `pymdownx.arithmatex` leaves of a formula: inline, and a display of its own.
+_MATH = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+
+# Tags that make a browser fetch something; a plain link does not.
+_LOADED = re.compile(r'<(?:script|img|iframe|source)[^>]*\ssrc="(https?:)?//[^>]*>|<link[^>]*\shref="https?://[^>]*>')
+# Links of the head that say where a page lives, and fetch nothing.
+_HARMLESS = re.compile(r'rel="(?:canonical|prev|next)"')
+
+
+# Letters in typewriter style one by one, which browsers draw in italics.
+_TYPEWRITER = re.compile(r'(?:<mi mathvariant="monospace">\w</mi>)+')
+
+
+def to_mathml(tex: str, *, display: bool) -> str:
+    """Return a formula as MathML, which browsers draw themselves."""
+    import latex2mathml.converter
+
+    mathml = latex2mathml.converter.convert(html.unescape(tex).strip(), display="block" if display else "inline")
+    mathml = _TYPEWRITER.sub(lambda word: f'<mtext class="typewriter">{re.sub("<.*?>", "", word[0])}</mtext>', mathml)
+    # A tilde is an accent, and stands close to its letter.
+    return re.sub(r"<mover>(<mi>\w</mi><mo[^>]*>&#x0007E;</mo></mover>)", r'<mover accent="true">\1', mathml)
+
+
+def convert_math(content: str) -> str:
+    """Return a page with its formulas as MathML."""
+    return _MATH.sub(lambda found: to_mathml(found[2], display=found[1] == "div"), content)
+
+
+def _minutes(minutes: Mapping[str, float], tier: str) -> str:
+    """Return the time of a tier as people say it; empty for a tier that an artifact does not have."""
+    if tier not in minutes:
+        return ""
+    value = minutes[tier]
+    if value < 1:
+        return f"{60 * value:.0f} s"
+    return f"{value:g} min" if value < 120 else f"{value / 60:.0f} h"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows, the first of which is the header, as a Markdown table."""
+    lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def artifact_table(chosen: Sequence[Entry]) -> str:
+    """Return artifacts as a table: what each shows, what of, how long it takes, on what, and how to get it."""
+    header = ["artifact", "what it shows", "computed from", "claims", *TIERS, "hardware", "command"]
+    rows = [
+        [
+            f"`{entry.id}`",
+            entry.title,
+            entry.data,
+            str(len(entry.claims)),
+            *(_minutes(entry.minutes, tier) for tier in TIERS),
+            entry.hardware,
+            f"`nox -s reproduce_{entry.session} -- --only {entry.id}`",
+        ]
+        for entry in chosen
+    ]
+    return _table([header, *rows])
+
+
+def _reference(entry: Entry) -> tuple[str, Path] | None:
+    """Return the largest tier that has accepted numbers of an artifact, and where they are."""
+    found = [(tier, REFERENCE / tier / f"{entry.id}.csv") for tier in reversed(TIERS)]
+    return next(((tier, path) for tier, path in found if path.is_file()), None)
+
+
+def _expectation(claim: Claim, reference: tuple[str, Path] | None) -> list[str]:
+    """Return what a claim says, and what was measured where numbers have been accepted."""
+    said = [f"`{claim.id}`", f"{claim.statement} ({claim.location})"]
+    if reference is None:
+        return [*said, "", "not accepted yet", ""]
+    tier, path = reference
+    line = judge(claim, read_rows(path))
+    if math.isnan(line.measurement.value):
+        return [*said, "", "not measured", tier]
+    error = line.measurement.standard_error
+    measured = f"{line.measurement.value:.3g}" + (f" ± {error:.2g}" if error else "")
+    return [*said, f"{claim.quantity}: {measured}", line.verdict.value, tier]
+
+
+def expectations(chosen: Sequence[Entry]) -> str:
+    """Return the claims of artifacts with their accepted measurements, as a table that can be unfolded."""
+    rows = [_expectation(CLAIMS[name], _reference(entry)) for entry in chosen for name in entry.claims]
+    table = _table([["claim", "statement", "measured", "verdict", "tier"], *rows])
+    holding = sum(row[3] == "holds" for row in rows)
+    title = f"What to expect: {len(rows)} claims, of which {holding} hold by the accepted numbers"
+    return f'??? info "{title}"\n\n' + textwrap.indent(table, "    ")
+
+
+def fill_in_artifacts(markdown: str) -> str:
+    """Return a page with each `<!-- artifacts: SESSION -->` replaced by what the index and the ledger say."""
+
+    def filled(found: re.Match[str]) -> str:
+        chosen = [entry for entry in entries().values() if entry.session == found[1]]
+        if not chosen:
+            raise ValueError(f"`artifacts` must name a session of the index; got {found[1]!r}.")
+        return f"{artifact_table(chosen)}\n\n{expectations(chosen)}"
+
+    return re.sub(r"<!-- artifacts: (\w+) -->", filled, markdown)
+
+
+def loaded_from_elsewhere(page: str) -> list[str]:
+    """Return the tags of a page that would fetch something from another host."""
+    return [found[0] for found in _LOADED.finditer(page) if not _HARMLESS.search(found[0])]
+
+
+def on_page_markdown(markdown: str, **kwargs: Any) -> str:
+    """Fill in the artifacts where a page asks for them."""
+    return fill_in_artifacts(markdown)
+
+
+def on_page_content(content: str, **kwargs: Any) -> str:
+    """Draw the formulas."""
+    return convert_math(content)
+
+
+def on_post_page(output: str, page: Any, **kwargs: Any) -> str:
+    """Stop the build if a page needs a network."""
+    from mkdocs.exceptions import PluginError
+
+    if found := loaded_from_elsewhere(output):
+        raise PluginError(f"{page.file.src_path} must load nothing from another host; it has {found[0]}.")
+    return output

@@ -1,0 +1,162 @@
+"""The documentation: its code runs and prints what is shown, its links lead somewhere, its tables are complete."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+# The tools of the documentation are not a package.
+sys.path.insert(0, str(DOCS))
+
+import hooks  # noqa: E402
+import make_pictures  # noqa: E402
+import run_pages  # noqa: E402
+
+from reproduce.index import entries  # noqa: E402
+
+TEXTS = {str(path.relative_to(DOCS)): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
+RUN = [page for page in TEXTS if run_pages.read_blocks(TEXTS[page])]
+NUMBER = re.compile(r"-?\d+\.\d+")
+
+
+def differences(shown, printed):
+    """Return what tells two texts apart: words must be equal, decimal numbers close."""
+    words = [NUMBER.sub("#", text).split() for text in (shown, printed)]
+    if words[0] != words[1]:
+        return f"shown {shown!r}, printed {printed!r}"
+    numbers = [np.array([float(number) for number in NUMBER.findall(text)]) for text in (shown, printed)]
+    close = np.isclose(*numbers, rtol=0.2, atol=0.05)
+    return "" if close.all() else f"shown {numbers[0][~close]}, printed {numbers[1][~close]}"
+
+
+def run(pages, folder):
+    """Run pages in a process of their own, as a reader would, and return what their blocks printed."""
+    results = folder / "results.json"
+    command = [sys.executable, str(DOCS / "run_pages.py"), str(results), str(folder), *pages]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(results.read_text())
+
+
+@pytest.fixture(scope="module")
+def shared_results(tmp_path_factory):
+    """What the blocks of all pages printed that can share a process, and where they were run."""
+    folder = tmp_path_factory.mktemp("pages")
+    return run([page for page in RUN if page not in make_pictures.ALONE], folder), folder
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("page", RUN)
+def test_page_runs_and_prints_what_it_shows(page, tmp_path, request):
+    if page in make_pictures.ALONE:
+        printed, folder = run([page], tmp_path)[page], tmp_path
+    else:
+        results, folder = request.getfixturevalue("shared_results")
+        printed = results[page]
+    assert isinstance(printed, list), printed
+    for block, output in zip(run_pages.read_blocks(TEXTS[page]), printed, strict=True):
+        found = differences(block.shown or "", output)
+        assert not found, f"{page}, block before line {block.line + block.code.count(chr(10)) + 2}: {found}"
+    for name in re.findall(r'savefig\("([^"]+)"', TEXTS[page]):
+        assert (folder / page.removesuffix(".md") / name).stat().st_size > 5_000
+
+
+def test_differences_are_found():
+    assert not differences("loss 0.50 of 10", "loss  0.52 of 10\n")
+    assert differences("loss 0.50", "loss 0.70")
+    assert differences("10 steps", "11 steps")
+    assert differences("loss 0.50", "error 0.50")
+    assert differences("", "0.50")
+
+
+def test_blocks_are_read_with_their_margin_and_what_they_show():
+    indented = "a\n\n    ```python\n    x = 1\n    print(x)\n    ```\n\n    ```text\n    1\n    ```\n"
+    page = f"{indented}\n```python\ny = 2\n```\n"
+    first, second = run_pages.read_blocks(page)
+    assert (first.code, first.line, first.shown) == ("x = 1\nprint(x)\n", 3, "1\n")
+    assert (second.code, second.shown) == ("y = 2\n", None)
+    assert make_pictures.with_printed(page, ["7\n", ""]) == page.replace("    1\n", "    7\n")
+
+
+def test_every_tutorial_and_concept_has_code_that_runs():
+    pages = {page for page in TEXTS if page.startswith(("tutorials/", "concepts/")) and not page.endswith("/index.md")}
+    assert len(pages) >= 18 and pages <= set(RUN)
+
+
+def test_code_that_is_not_run_is_said_to_be_and_compiles():
+    titled = re.compile(r"```python (.*?)\n(.*?)```", re.DOTALL)
+    found = [(page, match) for page, text in TEXTS.items() for match in titled.findall(text)]
+    assert [(page, title) for page, (title, _) in found] == [
+        ("tutorials/other_frameworks.md", 'title="where your model lives (not run here)"')
+    ]
+    for _, (_, code) in found:
+        compile(code, "page", "exec")
+
+
+def test_a_pretrained_model_gets_its_epinet_in_under_20_lines():
+    (block,) = [block for block in run_pages.read_blocks(TEXTS["tutorials/pretrained.md"]) if "attach(" in block.code]
+    assert len([line for line in block.code.splitlines() if line.strip()]) < 20
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_links_lead_to_files(page):
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", TEXTS[page], flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        path = target.partition("#")[0]
+        assert target.startswith("https://") or not path or (DOCS / page).parent.joinpath(path).is_file(), target
+
+
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
+    assert sorted(re.findall(r"[\w/]+\.md", navigation)) == sorted(TEXTS)
+
+
+def test_every_package_has_its_api_page():
+    packages = {path.parent.name for path in (ROOT / "src" / "epinet_eqx").glob("*/__init__.py")}
+    named = {page: re.findall(r"^::: (\S+)$", text, re.MULTILINE) for page, text in TEXTS.items() if "::: " in text}
+    expected = {f"api/{package}.md": [f"epinet_eqx.{package}"] for package in packages}
+    assert named == {"api/epinet_eqx.md": ["epinet_eqx"], **expected}
+
+
+def test_pictures_are_small_drawn_by_a_page_and_shown():
+    texts = {**TEXTS, make_pictures.README: (ROOT / "README.md").read_text()}
+    drawn = {name for text in texts.values() for name in re.findall(r'savefig\("([^"]+)"', text)}
+    shown = {name for text in texts.values() for name in re.findall(r"images/([\w.]+)\)", text)}
+    pictures = {path.name: path.stat().st_size for path in (DOCS / "images").iterdir()}
+    assert drawn == shown == set(pictures)
+    assert max(pictures.values()) < 100_000
+
+
+def test_every_artifact_is_on_the_page_of_the_paper():
+    filled = hooks.fill_in_artifacts(TEXTS["reproduce.md"])
+    for entry in entries().values():
+        assert f"| `{entry.id}` | {entry.title} |" in filled
+        assert f"`nox -s reproduce_{entry.session} -- --only {entry.id}`" in filled
+        for claim in entry.claims:
+            assert f"| `{claim}` |" in filled
+    assert "<!-- artifacts" not in filled
+    with pytest.raises(ValueError, match="`artifacts` must name a session of the index; got 'nothing'"):
+        hooks.fill_in_artifacts("<!-- artifacts: nothing -->")
+
+
+def test_pages_that_need_a_network_are_found():
+    outside = '<script src="https://cdn.example/a.js"></script>'
+    assert hooks.loaded_from_elsewhere(f"<p>{outside}</p>") == [outside.removesuffix("</script>")]
+    assert hooks.loaded_from_elsewhere('<link rel="stylesheet" href="https://fonts.example/a.css">')
+    assert hooks.loaded_from_elsewhere('<img alt="a" src="//example/a.png">')
+    assert not hooks.loaded_from_elsewhere('<a href="https://a.example">b</a><script src="a.js"></script>')
+    assert not hooks.loaded_from_elsewhere('<link rel="canonical" href="https://a.example">')
+
+
+def test_formulas_become_mathml():
+    inline, display = r'<span class="arithmatex">\(a &lt; b\)</span>', r'<div class="arithmatex">\[\frac{a}{b}\]</div>'
+    converted = hooks.convert_math(f"{inline} {display}")
+    assert converted.count("<math") == 2 and 'display="block"' in converted
+    assert "<mo>&#x0003C;</mo>" in converted and "<mfrac>" in converted and "arithmatex" not in converted
+    assert '<mtext class="typewriter">mlp</mtext>' in hooks.to_mathml(r"\mathtt{mlp}", display=False)
