@@ -13,8 +13,10 @@ nox.options.sessions = ["lint", "types", "tests"]
 nox.options.download_python = "never"
 nox.options.error_on_missing_interpreters = False
 
-# The interpreter that runs nox is always tested, so that a run never passes because it skipped everything.
-PYTHONS = sorted({"3.11", "3.12", "3.13", f"{sys.version_info.major}.{sys.version_info.minor}"})
+# The oldest and the newest; 3.12 has the packages of 3.13. The interpreter that runs nox is always tested, so that a
+# run never passes because it skipped everything.
+THIS_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+PYTHONS = sorted({"3.11", "3.13", THIS_PYTHON})
 
 # pyenv's shims on the PATH fail for every version that is not active; its real interpreters go before them.
 PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
@@ -33,7 +35,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Check types with pyright."""
-    session.install("-e.", "--group=types")
+    session.install("-e.[dask]", "--group=types")
     session.run("pyright", *session.posargs)
 
 
@@ -49,13 +51,15 @@ def run_tests(session: nox.Session) -> None:
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
     parallel = ("--numprocesses=auto", "--maxprocesses=8", "--dist=loadfile")
-    session.run("pytest", *parallel, *session.posargs, env=store)
+    # Long tests of what does not depend on the version of Python run with one of them: the one that runs nox.
+    chosen = () if session.python in (None, THIS_PYTHON) else ("-m", "not once")
+    session.run("pytest", *parallel, *chosen, *session.posargs, env=store)
 
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
     """Run the tests with the newest versions that each Python allows."""
-    session.install("-e.[mcmc]", "--group=test")
+    session.install("-e.[mcmc,dask]", "--group=test")
     run_tests(session)
 
 
@@ -73,8 +77,49 @@ def reproduce_theory(session: nox.Session) -> None:
     session.run("python", "-m", "reproduce", "run", "--session=theory", *session.posargs)
 
 
+def run_in_processes(session: nox.Session, name: str, extras: str) -> None:
+    """Run the artifacts of a session with one process per core."""
+    session.install(f"-e.[{extras}]")
+    workers = f"--workers={os.cpu_count() or 1}"
+    session.run("python", "-m", "reproduce", "run", f"--session={name}", workers, *session.posargs)
+
+
+@nox.session
+def reproduce_testbed(session: nox.Session) -> None:
+    """Regenerate the paper's testbed and judge its claims; for instance `-- --tier smoke`, `-- --only fig05`."""
+    run_in_processes(session, "testbed", "plot")
+
+
+@nox.session
+def reproduce_imagenet(session: nox.Session) -> None:
+    """Regenerate the paper's ImageNet figures and judge their claims; for instance `-- --tier smoke`."""
+    run_in_processes(session, "imagenet", "plot,data")
+
+
+@nox.session
+def reproduce_cifar(session: nox.Session) -> None:
+    """Regenerate the paper's CIFAR figures and judge their claims; for instance `-- --tier smoke`."""
+    run_in_processes(session, "cifar", "plot,data")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation into out/site; a broken link is an error. `-- serve` shows it while it is written."""
+    session.install("--group=docs")
+    command = session.posargs or ["build", "--strict"]
+    # The theme advertises its successor at each run.
+    session.run("mkdocs", *command, env={"NO_MKDOCS_2_WARNING": "1"})
+
+
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure the promised ratios of speed and memory; for instance `-- heads training`."""
-    session.install("-e.")
+    """Run the gates of cost, quality and wall clock; for instance `-- cost quality`, `-- cost --update`, `-- heads`."""
+    session.install("-e.[data]", "--group=bench")
     session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session
+def bench_report(session: nox.Session) -> None:
+    """Measure times, rates and scaling, and write them to out/bench; `-- --out FOLDER` for another place."""
+    session.install("-e.[plot]", "--group=bench")
+    session.run("python", "-m", "benchmarks.report", *session.posargs)

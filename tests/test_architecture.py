@@ -16,7 +16,20 @@ import pytest
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "epinet_eqx"
 
-OPTIONAL = {"blackjax", "flax", "grain", "haiku", "huggingface_hub", "matplotlib", "orbax", "sklearn", "torch", "PIL"}
+OPTIONAL = {
+    "array_record",
+    "blackjax",
+    "flax",
+    "grain",
+    "haiku",
+    "huggingface_hub",
+    "matplotlib",
+    "orbax",
+    "sklearn",
+    "torch",
+    "PIL",
+}
+OPTIONAL |= {"tensorboardX", "wandb"}
 NETWORK = {"aiohttp", "ftplib", "http", "httpx", "huggingface_hub", "requests", "socket", "ssl", "urllib"}
 PICKLES = {"cloudpickle", "dill", "joblib", "marshal", "pickle", "shelve"}
 SPEAKING = {"datetime", "logging", "time"}
