@@ -156,7 +156,6 @@ class Curves:
         taus: numbers of labels.
         num_samples: numbers of indices; the last one is used for the curve over labels.
         num_batches: pairs of anchors, and test batches of the sampled estimator.
-        num_draws: draws of labels per test batch in the curve over labels.
     """
 
     variants: tuple[Variant, ...] = field(default_factory=lambda: scaling_variants((10, 100), chain=PAPER_CHAIN))
@@ -164,7 +163,6 @@ class Curves:
     taus: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100)
     num_samples: tuple[int, ...] = (10, 30, 100, 300, 1000, 3000, 10_000)
     num_batches: int = 1000
-    num_draws: int = 10
 
     def units(self) -> Mapping[str, "CurvesOf"]:
         """Return one run per agent and problem."""
@@ -175,7 +173,6 @@ class Curves:
                 taus=self.taus,
                 num_samples=self.num_samples,
                 num_batches=self.num_batches,
-                num_draws=self.num_draws,
             )
             for variant in self.variants
             for problem in self.problems
@@ -191,7 +188,6 @@ class CurvesOf:
     taus: tuple[int, ...]
     num_samples: tuple[int, ...]
     num_batches: int
-    num_draws: int
     max_members: int = 15
 
 
