@@ -11,6 +11,7 @@ from . import runner
 from .errors import ReproduceError, UsageError, unknown
 from .executors import EXECUTORS, open_executor
 from .index import Entry, select
+from .inputs import Inputs
 from .paths import REFERENCE, Output
 from .tables import ledger
 from .tiers import TIERS
@@ -51,6 +52,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     run = commands.add_parser("run", parents=[shared], help="compute what is missing, draw it, print the ledger")
     run.add_argument("--force", action="store_true", help="compute again what has a record; needed after editing src/")
+    run.add_argument("--data-dir", type=Path, metavar="DIR", help="folder of a data set, for artifacts that read one")
+    run.add_argument("--weights", type=Path, metavar="DIR", help="folder of trained networks, likewise")
     run.add_argument(
         "--workers", type=int, default=1, metavar="N", help="processes that compute side by side (default: 1)"
     )
@@ -128,6 +131,9 @@ def _continue_command(arguments: argparse.Namespace) -> str:
     words = [f"python -m reproduce {arguments.command}", f"--tier {arguments.tier}", f"--out {arguments.out}"]
     words += [f"--only {name}" for name in arguments.only]
     words += [f"--session {arguments.session}"] if arguments.session else []
+    for name in ("data_dir", "weights"):
+        folder = getattr(arguments, name, None)
+        words += [f"--{name.replace('_', '-')} {folder}"] if folder else []
     return " ".join(words)
 
 
@@ -149,6 +155,7 @@ def _dispatch(arguments: argparse.Namespace) -> int:
             runner.run(
                 chosen,
                 output,
+                inputs=Inputs(data_dir=arguments.data_dir, weights=arguments.weights),
                 force=arguments.force,
                 progress=not arguments.quiet,
                 say=tqdm.write,

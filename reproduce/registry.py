@@ -64,6 +64,7 @@ class Artifact:
         groups: name of a function of the same module that splits units into those that are computed at once.
         records: the folder of its records, by default its own. Artifacts with one folder have one seed, and share what
             they have in common.
+        reads_inputs: whether the experiment takes `inputs=`, the folders that the command line names.
     """
 
     config: Config
@@ -72,6 +73,7 @@ class Artifact:
     tiers: Mapping[str, Callable[[Config], Config]]
     groups: str = ""
     records: str = ""
+    reads_inputs: bool = False
 
     def folder(self, name: str) -> str:
         """Return the folder of the records of this artifact, whose id is `name`."""

@@ -1,5 +1,6 @@
 """Runs the units of artifacts, keeps their records, and turns complete artifacts into CSV, figures and ledger."""
 
+import functools as ft
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from .errors import ReproduceError
 from .executors import Executor
 from .files import write_atomically
 from .index import Entry, select
+from .inputs import Inputs
 from .paths import Output
 from .provenance import package_version, provenance
 from .record import Record
@@ -64,7 +66,7 @@ def jobs(entry: Entry, output: Output) -> list[Job]:
     return found
 
 
-def compute(group: Sequence[Job]) -> list[Record]:
+def compute(group: Sequence[Job], *, inputs: Inputs) -> list[Record]:
     """Run the units of one group; a function of its arguments, so that any process can do it."""
     import jax.random as jr
 
@@ -75,6 +77,8 @@ def compute(group: Sequence[Job]) -> list[Record]:
     folder = artifact.folder(first.artifact)
     key = jr.key(SEEDS[folder])
     run = artifact.load_run()
+    if artifact.reads_inputs:
+        run = ft.partial(run, inputs=inputs)
     start = time.perf_counter()
     if artifact.groups:
         found = run([job.config for job in group], key=key)
@@ -114,12 +118,22 @@ def _grouped(work: Sequence[Job]) -> list[list[Job]]:
     return found
 
 
-def run(chosen: Sequence[Entry], output: Output, *, force: bool, progress: bool, say: Say, executor: Executor) -> None:
+def run(
+    chosen: Sequence[Entry],
+    output: Output,
+    *,
+    inputs: Inputs,
+    force: bool,
+    progress: bool,
+    say: Say,
+    executor: Executor,
+) -> None:
     """Compute what is missing; `force` computes all of it again.
 
     Args:
         chosen: the artifacts.
         output: where the records are.
+        inputs: the folders that experiments read.
         force: whether to compute again what has a record.
         progress: whether to show a progress bar.
         say: prints a sentence.
@@ -136,7 +150,7 @@ def run(chosen: Sequence[Entry], output: Output, *, force: bool, progress: bool,
             say(f"{job.artifact} {job.unit} is computed again: {job.found.reason}.")
     with tqdm(total=len(work), initial=done, unit="unit", disable=not progress) as bar:
         try:
-            for records in executor.map(compute, _grouped(missing)):
+            for records in executor.map(ft.partial(compute, inputs=inputs), _grouped(missing)):
                 for found in records:
                     record.write(output.record(found.artifact, found.unit), found)
                     done += 1

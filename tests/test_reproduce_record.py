@@ -13,6 +13,7 @@ from reproduce.errors import ReproduceError
 from reproduce.executors import open_executor
 from reproduce.files import write_atomically
 from reproduce.index import entries
+from reproduce.inputs import Inputs
 from reproduce.paths import Output
 from reproduce.provenance import package_version
 from reproduce.registry import REGISTRY
@@ -31,7 +32,7 @@ def computed(monkeypatch):
     """Replace the experiments by one that only notes that it ran."""
     calls = []
 
-    def compute(group):
+    def compute(group, *, inputs):
         calls.extend(job.unit for job in group)
         return [
             record.Record(
@@ -53,7 +54,8 @@ def computed(monkeypatch):
 
 def run(output, said, chosen=(ENTRY,), **options):
     with open_executor("local") as executor:
-        runner.run(chosen, output, **{"force": False, "progress": False, **options}, say=said.append, executor=executor)
+        defaults = {"inputs": Inputs(), "force": False, "progress": False}
+        runner.run(chosen, output, **{**defaults, **options}, say=said.append, executor=executor)
 
 
 def test_a_second_run_computes_nothing(output, computed):
@@ -160,18 +162,27 @@ def test_rows_must_hold_plain_values(tmp_path):
 def test_ctrl_c_says_what_is_done_and_how_to_continue(output, monkeypatch, capsys, computed):
     compute = runner.compute
 
-    def interrupted(job):
+    def interrupted(job, *, inputs):
         if computed:
             raise KeyboardInterrupt
-        return compute(job)
+        return compute(job, inputs=inputs)
 
     monkeypatch.setattr(runner, "compute", interrupted)
     arguments = ["run", "--only", "thm1", "--tier", "smoke", "--out", str(output.root), "--quiet"]
+    arguments += ["--data-dir", "some/data"]
     assert cli.main(arguments) == 130
     said = capsys.readouterr().err
     assert "Stopped: 1 of 2 units are done and kept." in said
-    assert f"python -m reproduce run --tier smoke --out {output.root} --only thm1" in said
+    assert f"python -m reproduce run --tier smoke --out {output.root} --only thm1 --data-dir some/data" in said
     assert output.record("thm1", computed[0]).exists()
+
+
+def test_a_folder_that_is_not_there_is_told_with_what_it_should_hold(tmp_path):
+    with pytest.raises(ReproduceError, match="`--data-dir` must be given; expected CIFAR-10"):
+        Inputs().require("data_dir", expected="CIFAR-10")
+    with pytest.raises(ReproduceError, match="`--weights` must be a folder that exists; got .*none. Expected networks"):
+        Inputs(weights=tmp_path / "none").require("weights", expected="networks")
+    assert Inputs(weights=tmp_path).require("weights", expected="networks") == tmp_path
 
 
 def test_ctrl_c_while_drawing_is_no_traceback(output, monkeypatch, capsys, computed):

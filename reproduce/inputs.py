@@ -1,0 +1,34 @@
+"""Folders that a run reads. Where they are changes no result: they are no part of a configuration or of its hash."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import ReproduceError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What the command line says of folders.
+
+    Attributes:
+        data_dir: folder of a data set.
+        weights: folder of trained networks.
+    """
+
+    data_dir: Path | None = None
+    weights: Path | None = None
+
+    def require(self, name: str, *, expected: str) -> Path:
+        """Return a folder, which must have been given and be there.
+
+        Args:
+            name: name of the attribute.
+            expected: what the folder should hold and how to get it, for the error message.
+        """
+        option = f"`--{name.replace('_', '-')}`"
+        folder: Path | None = getattr(self, name)
+        if folder is None:
+            raise ReproduceError(f"{option} must be given; expected {expected}.")
+        if not folder.is_dir():
+            raise ReproduceError(f"{option} must be a folder that exists; got {folder}. Expected {expected}.")
+        return folder
