@@ -15,6 +15,7 @@ from typing import Any
 # `reproduce` is not installed; of it, only parts that need no JAX are used here.
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from reproduce.accepted import Accepted, best_accepted
 from reproduce.aggregate import read_rows
 from reproduce.claims import CLAIMS, Claim, judge
 from reproduce.index import Entry, entries
@@ -84,29 +85,22 @@ def artifact_table(chosen: Sequence[Entry]) -> str:
     return _table([header, *rows])
 
 
-def _reference(entry: Entry) -> tuple[str, Path] | None:
-    """Return the largest tier that has accepted numbers of an artifact, and where they are."""
-    found = [(tier, REFERENCE / tier / f"{entry.id}.csv") for tier in reversed(TIERS)]
-    return next(((tier, path) for tier, path in found if path.is_file()), None)
-
-
-def _expectation(claim: Claim, reference: tuple[str, Path] | None) -> list[str]:
+def _expectation(claim: Claim, accepted: Accepted | None) -> list[str]:
     """Return what a claim says, and what was measured where numbers have been accepted."""
     said = [f"`{claim.id}`", f"{claim.statement} ({claim.location})"]
-    if reference is None:
+    if accepted is None:
         return [*said, "", "not accepted yet", ""]
-    tier, path = reference
-    line = judge(claim, read_rows(path))
+    line = judge(claim, read_rows(accepted.path))
     if math.isnan(line.measurement.value):
-        return [*said, "", "not measured", tier]
+        return [*said, "", "not measured", accepted.tier]
     error = line.measurement.standard_error
     measured = f"{line.measurement.value:.3g}" + (f" ± {error:.2g}" if error else "")
-    return [*said, f"{claim.quantity}: {measured}", line.verdict.value, tier]
+    return [*said, f"{claim.quantity}: {measured}", line.verdict.value, accepted.tier]
 
 
 def expectations(chosen: Sequence[Entry]) -> str:
     """Return the claims of artifacts with their accepted measurements, as a table that can be unfolded."""
-    rows = [_expectation(CLAIMS[name], _reference(entry)) for entry in chosen for name in entry.claims]
+    rows = [_expectation(CLAIMS[name], best_accepted(entry.id, REFERENCE)) for entry in chosen for name in entry.claims]
     table = _table([["claim", "statement", "measured", "verdict", "tier"], *rows])
     holding = sum(row[3] == "holds" for row in rows)
     title = f"What to expect: {len(rows)} claims, of which {holding} hold by the accepted numbers"

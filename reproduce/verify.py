@@ -1,6 +1,5 @@
 """Fresh CSVs against the accepted ones, with a tolerance per metric."""
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .accepted import digest, read_manifest
 from .aggregate import read_cells
 from .errors import ReproduceError
 from .files import write_atomically
@@ -82,17 +82,6 @@ def compare(
     return Comparison(artifact=artifact, differences=tuple(told), num_rows=len(rows), largest=largest)
 
 
-def _digest(path: Path) -> str:
-    """Return the checksum of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _read_manifest(reference: Path) -> dict[str, Any]:
-    """Return the manifest, empty if there is none yet."""
-    path = reference / "manifest.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-
-
 def verify(entry: Entry, output: Output, reference: Path) -> Comparison:
     """Compare the CSV of an artifact with its reference, which must be the one in the manifest."""
     name = f"{output.tier}/{entry.id}.csv"
@@ -102,7 +91,7 @@ def verify(entry: Entry, output: Output, reference: Path) -> Comparison:
             artifact=entry.id,
             differences=(f"there is no reference {name}; `--accept` makes the fresh CSV the reference",),
         )
-    if _read_manifest(reference).get(name, {}).get("sha256") != _digest(accepted):
+    if read_manifest(reference).get(name, {}).get("sha256") != digest(accepted):
         return Comparison(artifact=entry.id, differences=(f"the reference {name} is not the one in its manifest",))
     return compare(entry.id, output.csv(entry.id), accepted, entry.tolerances)
 
@@ -116,13 +105,13 @@ def accept(chosen: Sequence[Entry], output: Output, reference: Path, provenances
         reference: folder of the accepted ones.
         provenances: for each artifact, what its records say about the program and the machine.
     """
-    manifest = _read_manifest(reference)
+    manifest = read_manifest(reference)
     for entry in chosen:
         fresh = output.csv(entry.id)
         if not fresh.exists():
             raise ReproduceError(f"{fresh} does not exist; `python -m reproduce run --only {entry.id}` makes it.")
         name = f"{output.tier}/{entry.id}.csv"
         write_atomically(reference / name, fresh.read_bytes())
-        manifest[name] = {"sha256": _digest(reference / name), **provenances[entry.id]}
+        manifest[name] = {"sha256": digest(reference / name), **provenances[entry.id]}
     content = json.dumps(dict(sorted(manifest.items())), indent=1) + "\n"
     write_atomically(reference / "manifest.json", content.encode())

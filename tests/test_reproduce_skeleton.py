@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from reproduce import __main__ as cli
-from reproduce import aggregate, verify
+from reproduce import accepted, aggregate, verify
 from reproduce.claims import CLAIMS, AtLeast, AtMost, Equals, Verdict
 from reproduce.errors import UsageError
 from reproduce.index import Tolerance, entries, select
@@ -156,11 +156,11 @@ def test_verification_uses_the_tolerance_of_each_metric(tmp_path, fresh, word):
 
 
 def test_committed_references_are_those_of_the_manifest():
-    manifest = verify._read_manifest(REFERENCE)
+    manifest = accepted.read_manifest(REFERENCE)
     files = {path.relative_to(REFERENCE).as_posix(): path for path in REFERENCE.rglob("*.csv")}
     assert files
     assert set(manifest) == set(files)
-    assert all(manifest[name]["sha256"] == verify._digest(path) for name, path in files.items())
+    assert all(manifest[name]["sha256"] == accepted.digest(path) for name, path in files.items())
 
 
 def test_selection_by_id_and_session():

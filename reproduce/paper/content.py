@@ -1,0 +1,197 @@
+"""What the paper says: one tree of artifacts, claims, scores, costs and departures, made from the accepted numbers."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import over_seeds, stratified
+from ..accepted import BEST_FIRST, Accepted, best_accepted, digest
+from ..aggregate import read_rows
+from ..claims import CLAIMS, Claim, Verdict, judge
+from ..index import Entry, entries
+from ..record import Row
+from ..registry import REGISTRY
+from .facts import facts
+from .words import Table, duration, measured, number, tables
+
+_NUM_SAMPLES = 1000
+_KINDS = {"fig": "Figure", "tab": "Table", "thm": "Theorem"}
+_MISSING = "no accepted number yet"
+_IMAGE_COLUMNS = {"agent", "size", "seed", "num_samples", "exact", "parameters", "error", "marginal", "joint"}
+_TESTBED_COLUMNS = {"label", "agent", "problem", "input_dim", "parameters", "marginal", "joint"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """An artifact as the paper shows it: with its best accepted numbers, or none."""
+
+    entry: Entry
+    accepted: Accepted | None
+    rows: Sequence[Row]
+
+
+def gather(reference: Path) -> list[Shown]:
+    """Return all artifacts of the index with their best accepted numbers.
+
+    Args:
+        reference: folder of the accepted CSVs.
+    """
+    found = []
+    for entry in entries().values():
+        accepted = best_accepted(entry.id, reference)
+        found.append(Shown(entry=entry, accepted=accepted, rows=read_rows(accepted.path) if accepted else ()))
+    return found
+
+
+def _name(artifact: str) -> str:
+    """Return what the paper calls an artifact; empty for one that it does not have."""
+    found = re.fullmatch(r"(fig|tab|thm)0*(\d+)", artifact)
+    return f"{_KINDS[found[1]]} {found[2]}" if found else ""
+
+
+def _claim(claim: Claim, shown: Shown) -> dict[str, Any]:
+    """Return a line of the ledger."""
+    said = {
+        "id": claim.id,
+        "artifact": claim.artifact,
+        "statement": claim.statement,
+        "location": claim.location,
+        "quantity": claim.quantity,
+        "rule": str(claim.rule),
+    }
+    if shown.accepted is None:
+        return {**said, "tier": None, "measured": _MISSING, "verdict": "missing"}
+    line = judge(claim, shown.rows)
+    number_ = measured(line.measurement.value, line.measurement.standard_error)
+    return {**said, "tier": shown.accepted.tier, "measured": number_, "verdict": line.verdict.name.lower()}
+
+
+def _counts(lines: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return how many claims got each verdict, as text."""
+    found = Counter(line["verdict"] for line in lines)
+    names = [*(verdict.name.lower() for verdict in Verdict), "missing"]
+    judged = len(lines) - found["missing"]
+    return {name: str(found[name]) for name in names} | {"all": str(len(lines)), "judged": str(judged)}
+
+
+def _image_scores(rows: Sequence[Row]) -> list[list[str]]:
+    """Return the losses of each agent and size: means over seeds with their standard errors."""
+    shown = over_seeds.shown_at(rows, {}, _NUM_SAMPLES)
+    found = []
+    for agent in dict.fromkeys(str(row["agent"]) for row in shown):
+        for size in over_seeds.sizes_of(shown, agent):
+            own = {"agent": agent, "size": size}
+            parameters, _ = over_seeds.mean_of(shown, "parameters", **own)
+            losses = [measured(*over_seeds.mean_of(shown, name, **own)) for name in ("error", "marginal", "joint")]
+            found.append([agent.replace("resnet", "base network"), str(size), number(parameters), *losses])
+    return found
+
+
+def _testbed_scores(rows: Sequence[Row]) -> list[list[str]]:
+    """Return the divergences of each agent: means over problems with their standard errors."""
+    found = []
+    for label in dict.fromkeys(str(row["label"]) for row in rows):
+        costs = [math.log(row["parameters"]) for row in rows if row["label"] == label]
+        parameters = math.exp(sum(costs) / len(costs))
+        losses = [measured(*stratified.mean_of(rows, label, name)) for name in ("marginal", "joint")]
+        found.append([label, number(round(parameters)), *losses])
+    return found
+
+
+def _scores(shown: Shown) -> dict[str, Any] | None:
+    """Return the table of numbers behind a figure that compares agents; nothing for other artifacts."""
+    columns = set(shown.rows[0]) if shown.rows else set()
+    if columns >= _IMAGE_COLUMNS and not any("row" in row for row in shown.rows):
+        header = ["agent", "size", "parameters", "error", "marginal log-loss", "joint log-loss"]
+        return {"columns": header, "rows": _image_scores(shown.rows)}
+    if columns >= _TESTBED_COLUMNS:
+        header = ["agent", "parameters", "marginal divergence", "joint divergence"]
+        return {"columns": header, "rows": _testbed_scores(shown.rows)}
+    return None
+
+
+def _widest(chosen: Sequence[Shown]) -> dict[str, dict[str, Any]]:
+    """Return the tables of scores, of artifacts that share records only the longest."""
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for shown in chosen:
+        scores, folder = _scores(shown), REGISTRY[shown.entry.id].folder(shown.entry.id)
+        if scores and (folder not in found or len(scores["rows"]) > len(found[folder][1]["rows"])):
+            found[folder] = shown.entry.id, scores
+    return dict(found.values())
+
+
+def _listed(value: Any) -> str:
+    """Return a value of the manifest as text; records of one artifact may differ in it."""
+    return ", ".join(str(item) for item in value) if isinstance(value, list) else str(value)
+
+
+def _cost(shown: Shown) -> dict[str, str]:
+    """Return what an artifact took, where, and with whom it shares its runs."""
+    entry, accepted = shown.entry, shown.accepted
+    folder = REGISTRY[entry.id].folder(entry.id)
+    others = [name for name, own in REGISTRY.items() if name != entry.id and own.folder(name) == folder]
+    origin = accepted.origin if accepted else {}
+    seconds = origin.get("seconds")
+    return {
+        "time": duration(seconds) if seconds is not None else "not recorded",
+        "runs": number(origin["units"]) if "units" in origin else "not recorded",
+        "machine": f"{_listed(origin.get('device', 'unknown'))}, {_listed(origin.get('cpus', 'unknown'))} cores",
+        "jax": _listed(origin.get("versions", {}).get("jax", "unknown") if accepted else "unknown"),
+        "shared": ", ".join(others),
+    }
+
+
+def _artifact(shown: Shown, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what the paper says of one artifact."""
+    entry = shown.entry
+    tier = shown.accepted.tier if shown.accepted else None
+    return {
+        "id": entry.id,
+        "name": _name(entry.id),
+        "title": entry.title,
+        "session": entry.session,
+        "data": entry.data,
+        "tier": tier,
+        "figure": f"figures/{entry.id}.pdf" if tier else None,
+        "claims": list(entry.claims),
+        "counts": _counts(lines),
+        "cost": _cost(shown),
+    }
+
+
+def _departures(markdown: str) -> list[Table]:
+    """Return the tables of departures."""
+    return list(tables(markdown))
+
+
+def content(chosen: Sequence[Shown], *, reference: Path, departures: Path, version: str) -> dict[str, Any]:
+    """Return everything that the paper's sources read.
+
+    Args:
+        chosen: the artifacts.
+        reference: folder of the accepted CSVs.
+        departures: page of Markdown with the tables of departures.
+        version: version of the software.
+    """
+    claims = {name: _claim(CLAIMS[name], shown) for shown in chosen for name in shown.entry.claims}
+    tiers = {shown.entry.id: shown.accepted.tier if shown.accepted else None for shown in chosen}
+    at_tier = Counter(tiers.values())
+    return {
+        "version": version,
+        "digest": digest(reference / "manifest.json")[:12],
+        "verdicts": {verdict.name.lower(): verdict.value for verdict in Verdict} | {"missing": "missing"},
+        "counts": _counts(list(claims.values())),
+        "artifacts": {
+            shown.entry.id: _artifact(shown, [claims[name] for name in shown.entry.claims]) for shown in chosen
+        },
+        "tiers": [{"name": tier, "artifacts": str(at_tier[tier])} for tier in BEST_FIRST if at_tier[tier]],
+        "present": str(len(chosen) - at_tier[None]),
+        "claims": claims,
+        "scores": _widest(chosen),
+        "facts": facts(tiers),
+        "departures": _departures(departures.read_text(encoding="utf-8")),
+    }
