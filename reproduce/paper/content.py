@@ -16,11 +16,12 @@ from ..index import Entry, entries
 from ..record import Row
 from ..registry import REGISTRY
 from .facts import facts
-from .words import Table, duration, measured, number, tables
+from .words import duration, measured, number, tables
 
 _NUM_SAMPLES = 1000
 _KINDS = {"fig": "Figure", "tab": "Table", "thm": "Theorem"}
 _MISSING = "no accepted number yet"
+_VERDICTS = {verdict.name.lower(): verdict.value for verdict in Verdict} | {"missing": "missing"}
 _IMAGE_COLUMNS = {"agent", "size", "seed", "num_samples", "exact", "parameters", "error", "marginal", "joint"}
 _TESTBED_COLUMNS = {"label", "agent", "problem", "input_dim", "parameters", "marginal", "joint"}
 
@@ -73,9 +74,19 @@ def _claim(claim: Claim, shown: Shown) -> dict[str, Any]:
 def _counts(lines: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return how many claims got each verdict, as text."""
     found = Counter(line["verdict"] for line in lines)
-    names = [*(verdict.name.lower() for verdict in Verdict), "missing"]
     judged = len(lines) - found["missing"]
-    return {name: str(found[name]) for name in names} | {"all": str(len(lines)), "judged": str(judged)}
+    return {name: str(found[name]) for name in _VERDICTS} | {"all": str(len(lines)), "judged": str(judged)}
+
+
+def _tally(counts: Mapping[str, str]) -> str:
+    """Return the counts of verdicts as a sentence has them."""
+    words = {"holds": "hold", "fails": "do not hold"}
+    parts = [
+        f"{counts[verdict]} {words.get(verdict, verdict) if counts[verdict] != '1' else _VERDICTS[verdict]}"
+        for verdict in _VERDICTS
+        if counts[verdict] != "0"
+    ]
+    return ", ".join(parts)
 
 
 def _image_scores(rows: Sequence[Row]) -> list[list[str]]:
@@ -149,6 +160,7 @@ def _artifact(shown: Shown, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any
     """Return what the paper says of one artifact."""
     entry = shown.entry
     tier = shown.accepted.tier if shown.accepted else None
+    counts = _counts(lines)
     return {
         "id": entry.id,
         "name": _name(entry.id),
@@ -158,14 +170,10 @@ def _artifact(shown: Shown, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any
         "tier": tier,
         "figure": f"figures/{entry.id}.pdf" if tier else None,
         "claims": list(entry.claims),
-        "counts": _counts(lines),
+        "counts": counts,
+        "tally": _tally(counts),
         "cost": _cost(shown),
     }
-
-
-def _departures(markdown: str) -> list[Table]:
-    """Return the tables of departures."""
-    return list(tables(markdown))
 
 
 def content(chosen: Sequence[Shown], *, reference: Path, departures: Path, version: str) -> dict[str, Any]:
@@ -180,11 +188,13 @@ def content(chosen: Sequence[Shown], *, reference: Path, departures: Path, versi
     claims = {name: _claim(CLAIMS[name], shown) for shown in chosen for name in shown.entry.claims}
     tiers = {shown.entry.id: shown.accepted.tier if shown.accepted else None for shown in chosen}
     at_tier = Counter(tiers.values())
+    counts = _counts(list(claims.values()))
     return {
         "version": version,
         "digest": digest(reference / "manifest.json")[:12],
-        "verdicts": {verdict.name.lower(): verdict.value for verdict in Verdict} | {"missing": "missing"},
-        "counts": _counts(list(claims.values())),
+        "verdicts": _VERDICTS,
+        "counts": counts,
+        "tally": _tally(counts),
         "artifacts": {
             shown.entry.id: _artifact(shown, [claims[name] for name in shown.entry.claims]) for shown in chosen
         },
@@ -193,5 +203,5 @@ def content(chosen: Sequence[Shown], *, reference: Path, departures: Path, versi
         "claims": claims,
         "scores": _widest(chosen),
         "facts": facts(tiers),
-        "departures": _departures(departures.read_text(encoding="utf-8")),
+        "departures": list(tables(departures.read_text(encoding="utf-8"))),
     }
