@@ -1,6 +1,7 @@
 """Sessions: `nox --list` shows them; everything after `--` goes to the tool."""
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -103,12 +104,43 @@ def reproduce_cifar(session: nox.Session) -> None:
 
 
 @nox.session
+def reproduce(session: nox.Session) -> None:
+    """Regenerate everything at a tier, then the paper from the accepted numbers; for instance `-- --tier smoke`."""
+    session.install("-e.[plot,data]", "--group=paper")
+    session.run("python", "-m", "reproduce", "run", f"--workers={os.cpu_count() or 1}", *session.posargs)
+    session.run("python", "-m", "reproduce.paper")
+
+
+@nox.session
+def paper(session: nox.Session) -> None:
+    """Build the reproducibility paper, out/paper/epinet_eqx.pdf, from the accepted numbers; `-- --out DIR` elsewhere."""
+    session.install("--group=paper")
+    session.run("python", "-m", "reproduce.paper", *session.posargs)
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation into out/site; a broken link is an error. `-- serve` shows it while it is written."""
     session.install("--group=docs")
     command = session.posargs or ["build", "--strict"]
     # The theme advertises its successor at each run.
     session.run("mkdocs", *command, env={"NO_MKDOCS_2_WARNING": "1"})
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Build sdist and wheel into dist/, install the wheel into an empty environment and run the README's quickstart."""
+    session.install("build")
+    folder = Path(session.create_tmp()).resolve()
+    shutil.rmtree("dist", ignore_errors=True)
+    session.run("python", "-m", "build", "--outdir=dist", *session.posargs)
+    (wheel,) = Path("dist").resolve().glob("*.whl")
+    session.run("python", "-m", "venv", "--clear", str(folder / "empty"))
+    python = str(folder / "empty" / ("Scripts" if os.name == "nt" else "bin") / "python")
+    session.run(python, "-m", "pip", "install", "--quiet", f"{wheel}[plot]", external=True)
+    example = Path("README.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    with session.chdir(folder):
+        session.run(python, "-c", example, external=True, env={"MPLBACKEND": "Agg"})
 
 
 @nox.session
