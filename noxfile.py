@@ -113,7 +113,7 @@ def reproduce(session: nox.Session) -> None:
 
 @nox.session
 def paper(session: nox.Session) -> None:
-    """Build the reproducibility paper, out/paper/epinet_eqx.pdf, from the accepted numbers; `-- --out DIR` elsewhere."""
+    """Build the reproducibility paper from the accepted numbers: out/paper/epinet_eqx.pdf."""
     session.install("--group=paper")
     session.run("python", "-m", "reproduce.paper", *session.posargs)
 

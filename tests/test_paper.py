@@ -166,12 +166,12 @@ def test_the_best_tier_is_shown_and_a_missing_artifact_is_said_to_be(references)
     ("value", "error", "text"),
     [
         (0.3923, 0.0322, "0.392 ± 0.032"),
-        (-1.96, 0.0954, "−1.960 ± 0.095"),
+        (-1.96, 0.0954, "-1.960 ± 0.095"),
         (73.42, 0.0, "73.4"),
         (1200.0, 37.0, "1200 ± 37"),
         (-0.0001, 0.2, "0.00 ± 0.20"),
-        (8.497e-18, 0.0, "8.5 × 10⁻¹⁸"),
-        (2e-8, 3.4e-9, "(2.00 ± 0.34) × 10⁻⁸"),
+        (8.497e-18, 0.0, "8.5 x 10⁻¹⁸"),
+        (2e-8, 3.4e-9, "(2.00 ± 0.34) x 10⁻⁸"),
         (10000.0, 0.0, "10,000"),
         (math.nan, 0.1, "not measured"),
         (0.5, math.nan, "0.5 ± unknown"),
@@ -179,7 +179,8 @@ def test_the_best_tier_is_shown_and_a_missing_artifact_is_said_to_be(references)
     ],
 )
 def test_numbers_have_the_digits_that_their_error_leaves(value, error, text):
-    assert words.measured(value, error) == text
+    proper = text.replace("-", "\N{MINUS SIGN}").replace("x", "\N{MULTIPLICATION SIGN}")
+    assert words.measured(value, error) == proper
 
 
 def test_times_are_told_as_people_do():

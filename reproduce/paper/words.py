@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import TypedDict
 
+_MINUS, _TIMES = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _MOST_DECIMALS = 6
 
@@ -31,12 +32,12 @@ def _signed(text: str) -> str:
     """Return a number with a proper minus; there is no negative zero."""
     if not text.strip("-0."):
         text = text.removeprefix("-")
-    return text.replace("-", "−")
+    return text.replace("-", _MINUS)
 
 
 def _power(exponent: int) -> str:
     """Return a power of ten."""
-    return f" × 10{str(exponent).translate(_SUPERSCRIPTS)}"
+    return f" {_TIMES} 10{str(exponent).translate(_SUPERSCRIPTS)}"
 
 
 def number(value: float, digits: int = 3) -> str:
