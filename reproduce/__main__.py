@@ -1,4 +1,4 @@
-"""The command line: `python -m reproduce list|run|draw|verify`."""
+"""The command line: `python -m reproduce list|run|draw|verify|restore`."""
 
 import argparse
 import sys
@@ -13,6 +13,7 @@ from .executors import EXECUTORS, open_executor
 from .index import Entry, select
 from .inputs import Inputs
 from .paths import REFERENCE, Output
+from .restore import restore
 from .tables import ledger
 from .tiers import TIERS
 from .verify import accept, verify
@@ -24,6 +25,7 @@ _EPILOG = """examples:
   python -m reproduce draw --only thm1
   python -m reproduce run --session testbed --workers 2
   python -m reproduce verify --session theory
+  python -m reproduce restore --tier paper --only fig05 && python -m reproduce draw --tier paper --only fig05
 
 Results go to OUT/TIER: records/ (one JSON per run), csv/ (one per artifact), figures/ (PDF and PNG), claims.md and
 claims.csv. A run that has a valid record is not computed again, so a stopped command continues where it was.
@@ -67,6 +69,10 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("draw", parents=[shared], help="draw from the records there are, and print the ledger")
     check = commands.add_parser("verify", parents=[shared], help="compare fresh CSVs with the accepted ones")
     check.add_argument("--accept", action="store_true", help="make the fresh CSVs the accepted ones")
+    check.add_argument("--partial", action="store_true", help="accept the units there are, marked as a part of all")
+    commands.add_parser(
+        "restore", parents=[shared], help="make records of the accepted numbers, to draw or to go on from"
+    )
     return parser
 
 
@@ -117,12 +123,20 @@ def _verify(chosen: Sequence[Entry], output: Output) -> int:
     return int(wrong > 0)
 
 
-def _accept(chosen: Sequence[Entry], output: Output) -> int:
+def _accept(chosen: Sequence[Entry], output: Output, *, partial: bool) -> int:
     """Make the fresh CSVs of artifacts the reference."""
     for entry in chosen:
-        runner.collect(entry, output)
+        runner.collect(entry, output, partial=partial)
     accept(chosen, output, REFERENCE, {entry.id: runner.origin(entry, output) for entry in chosen})
     print(f"{len(chosen)} artifacts are the reference at tier {output.tier} now: {REFERENCE / output.tier}")
+    return 0
+
+
+def _restore(chosen: Sequence[Entry], output: Output) -> int:
+    """Make records of the accepted numbers of artifacts."""
+    for entry in chosen:
+        restored = restore(entry, output, REFERENCE)
+        print(f"{entry.id}: {restored} records restored")
     return 0
 
 
@@ -149,7 +163,11 @@ def _dispatch(arguments: argparse.Namespace) -> int:
     if arguments.command == "list":
         return _list(chosen, output)
     if arguments.command == "verify":
-        return _accept(chosen, output) if arguments.accept else _verify(chosen, output)
+        if arguments.accept:
+            return _accept(chosen, output, partial=arguments.partial)
+        return _verify(chosen, output)
+    if arguments.command == "restore":
+        return _restore(chosen, output)
     if arguments.command == "run":
         with open_executor(arguments.executor, workers=arguments.workers, scheduler=arguments.scheduler) as executor:
             runner.run(

@@ -40,7 +40,7 @@ def read_manifest(reference: Path) -> dict[str, Any]:
 
 
 def best_accepted(artifact: str, reference: Path) -> Accepted | None:
-    """Return the numbers of an artifact at the best tier that has any; they must be those of the manifest.
+    """Return the numbers of an artifact at the best tier that has all of them; they must be those of the manifest.
 
     Args:
         artifact: id of the artifact.
@@ -54,5 +54,7 @@ def best_accepted(artifact: str, reference: Path) -> Accepted | None:
             origin = manifest.get(name, {})
             if origin.get("sha256") != digest(path):
                 raise ReproduceError(f"The reference {name} is not the one in its manifest.")
+            if origin.get("missing", 0):
+                continue
             return Accepted(tier=tier, path=path, origin=origin)
     return None

@@ -1,6 +1,7 @@
 """Runs the units of artifacts, keeps their records, and turns complete artifacts into CSV, figures and ledger."""
 
 import functools as ft
+import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -160,11 +161,11 @@ def run(
             raise InterruptedRunError(done, len(work)) from None
 
 
-def collect(entry: Entry, output: Output) -> None:
-    """Write the CSV of an artifact from its records, all of which must be there."""
+def collect(entry: Entry, output: Output, *, partial: bool = False) -> None:
+    """Write the CSV of an artifact from its records, all of which must be there unless it may be `partial`."""
     work = jobs(entry, output)
     records = [job.found.record for job in work if job.found.record is not None]
-    if len(records) < len(work):
+    if not records or (len(records) < len(work) and not partial):
         raise ReproduceError(
             f"{entry.id} has {len(records)} of its {len(work)} units at tier {output.tier} in {output.root}; "
             f"`python -m reproduce run --tier {output.tier} --only {entry.id} --out {output.root}` computes the rest."
@@ -182,12 +183,19 @@ def complete(output: Output) -> list[Entry]:
     return found
 
 
+def fingerprint(work: Sequence[Job]) -> str:
+    """Return a checksum of runs by their names and hashes: equal for the same configurations and experiments."""
+    lines = sorted(f"{job.unit} {job.hash}" for job in work)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
 def origin(entry: Entry, output: Output) -> dict[str, Any]:
     """Return where the numbers of an artifact come from: the provenance of its records, their time added up.
 
     A long run may have been continued by another commit: what differs between records is then a list of its values.
     """
-    records = [job.found.record for job in jobs(entry, output) if job.found.record is not None]
+    work = jobs(entry, output)
+    records = [job.found.record for job in work if job.found.record is not None]
     merged: dict[str, Any] = {}
     for name in records[0].provenance:
         values = [found.provenance.get(name) for found in records]
@@ -195,6 +203,8 @@ def origin(entry: Entry, output: Output) -> dict[str, Any]:
         merged[name] = different[0] if len(different) == 1 else different
     merged["seconds"] = round(sum(found.provenance["seconds"] for found in records), 1)
     merged["units"] = len(records)
+    merged["missing"] = len(work) - len(records)
+    merged["fingerprint"] = fingerprint([job for job in work if job.found.record is not None])
     return merged
 
 

@@ -91,8 +91,12 @@ def verify(entry: Entry, output: Output, reference: Path) -> Comparison:
             artifact=entry.id,
             differences=(f"there is no reference {name}; `--accept` makes the fresh CSV the reference",),
         )
-    if read_manifest(reference).get(name, {}).get("sha256") != digest(accepted):
+    origin = read_manifest(reference).get(name, {})
+    if origin.get("sha256") != digest(accepted):
         return Comparison(artifact=entry.id, differences=(f"the reference {name} is not the one in its manifest",))
+    if origin.get("missing", 0):
+        share = f"{origin['units']} of {origin['units'] + origin['missing']} units"
+        return Comparison(artifact=entry.id, differences=(f"the reference {name} is partial: {share}",))
     return compare(entry.id, output.csv(entry.id), accepted, entry.tolerances)
 
 

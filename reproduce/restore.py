@@ -1,0 +1,56 @@
+"""Records from accepted numbers, so that these can be drawn, and a long run goes on where another machine left it."""
+
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+
+from . import record, runner
+from .accepted import digest, read_manifest
+from .aggregate import read_rows
+from .errors import ReproduceError
+from .index import Entry
+from .paths import Output
+from .provenance import package_version
+from .registry import REGISTRY
+from .seeds import SEEDS
+
+
+def restore(entry: Entry, output: Output, reference: Path) -> int:
+    """Write the records of an artifact that its accepted CSV holds and that are missing; return how many these are.
+
+    Args:
+        entry: the artifact.
+        output: where the records are.
+        reference: folder of the accepted CSVs.
+    """
+    name = f"{output.tier}/{entry.id}.csv"
+    path, origin = reference / name, read_manifest(reference).get(name, {})
+    if not path.exists() or origin.get("sha256") != digest(path):
+        raise ReproduceError(f"{entry.id} must have accepted numbers, {name}, that are those of the manifest.")
+    # The rows of a unit stand together, and its name is the column that no row has of its own.
+    by_unit = {
+        unit: [{column: value for column, value in row.items() if column != "unit"} for row in rows]
+        for unit, rows in groupby(read_rows(path), key=lambda row: str(row["unit"]))
+    }
+    work = [job for job in runner.jobs(entry, output) if job.unit in by_unit]
+    if runner.fingerprint(work) != origin.get("fingerprint"):
+        raise ReproduceError(
+            f"The accepted numbers of {entry.id} are not known to be of this configuration, experiment and version."
+        )
+    missing = [job for job in work if job.found.record is None]
+    about = {key: value for key, value in origin.items() if key not in ("sha256", "fingerprint", "units", "missing")}
+    about["seconds"] = round(about["seconds"] / len(by_unit), 3)
+    folder = REGISTRY[entry.id].folder(entry.id)
+    for job in missing:
+        restored = record.Record(
+            artifact=folder,
+            unit=job.unit,
+            hash=job.hash,
+            version=package_version(),
+            config=asdict(job.config),
+            seed=SEEDS[folder],
+            rows=by_unit[job.unit],
+            provenance=about,
+        )
+        record.write(output.record(folder, job.unit), restored)
+    return len(missing)
