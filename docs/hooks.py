@@ -15,13 +15,13 @@ from typing import Any
 # `reproduce` is not installed; of it, only parts that need no JAX are used here.
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from reproduce.accepted import Accepted, best_accepted
+from reproduce.accepted import BEST_FIRST, Accepted, best_accepted
 from reproduce.aggregate import read_rows
 from reproduce.claims import CLAIMS, Claim, judge
 from reproduce.index import Entry, entries
 from reproduce.paths import REFERENCE
 
-TIERS = ("smoke", "laptop", "paper")
+TIERS = [tier for tier in reversed(BEST_FIRST) if any(tier in entry.minutes for entry in entries().values())]
 
 # What `pymdownx.arithmatex` leaves of a formula: inline, and a display of its own.
 _MATH = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
