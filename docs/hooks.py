@@ -23,6 +23,9 @@ from reproduce.paths import REFERENCE
 
 TIERS = [tier for tier in reversed(BEST_FIRST) if any(tier in entry.minutes for entry in entries().values())]
 
+# A number and its unit stay on one line.
+_SPACE = "\N{NO-BREAK SPACE}"
+
 # What `pymdownx.arithmatex` leaves of a formula: inline, and a display of its own.
 _MATH = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
@@ -57,8 +60,8 @@ def _minutes(minutes: Mapping[str, float], tier: str) -> str:
         return ""
     value = minutes[tier]
     if value < 1:
-        return f"{60 * value:.0f} s"
-    return f"{value:g} min" if value < 120 else f"{value / 60:.0f} h"
+        return f"{60 * value:.0f}{_SPACE}s"
+    return f"{value:g}{_SPACE}min" if value < 120 else f"{value / 60:.0f}{_SPACE}h"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
@@ -103,7 +106,9 @@ def expectations(chosen: Sequence[Entry]) -> str:
     rows = [_expectation(CLAIMS[name], best_accepted(entry.id, REFERENCE)) for entry in chosen for name in entry.claims]
     table = _table([["claim", "statement", "measured", "verdict", "tier"], *rows])
     holding = sum(row[3] == "holds" for row in rows)
+    waiting = sum(row[4] == "" for row in rows)
     title = f"What to expect: {len(rows)} claims, of which {holding} hold by the accepted numbers"
+    title += f"; {waiting} have none yet" if waiting else ""
     return f'??? info "{title}"\n\n' + textwrap.indent(table, "    ")
 
 
