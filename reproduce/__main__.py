@@ -26,6 +26,7 @@ _EPILOG = """examples:
   python -m reproduce run --session testbed --workers 2
   python -m reproduce verify --session theory
   python -m reproduce restore --tier paper --only fig05 && python -m reproduce draw --tier paper --only fig05
+  python -m reproduce.paper
 
 Results go to OUT/TIER: records/ (one JSON per run), csv/ (one per artifact), figures/ (PDF and PNG), claims.md and
 claims.csv. A run that has a valid record is not computed again, so a stopped command continues where it was.

@@ -1,6 +1,7 @@
 """Figures to bytes that are the same each time."""
 
 import io
+import logging
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from matplotlib.figure import Figure
 from .palette import MUTED
 
 _METADATA = {"pdf": {"CreationDate": None, "Producer": None, "Creator": None}, "png": {"Software": None}}
+
+# It warns of the dates in matplotlib's own fonts, which nobody can do anything about.
+logging.getLogger("fontTools").setLevel(logging.ERROR)
 
 
 def style_context() -> AbstractContextManager[None]:
