@@ -237,9 +237,14 @@ def test_an_artifact_that_is_added_appears(references, monkeypatch):
         def csv(self, artifact):
             return references / "laptop" / "fig10.csv"
 
-    accept([entry], Fresh(), references, {"rep_new": {"seconds": 100.0, "units": 3}})
+    # A long run may have been continued on another machine: what differs is then a list.
+    versions = [{"jax": "0.10.2", "numpy": "2.4"}, {"jax": "0.10.2", "numpy": "2.3"}, {"jax": "0.12.0"}]
+    origin = {"seconds": 100.0, "units": 3, "cpus": [2, 4], "device": "cpu", "versions": versions}
+    accept([entry], Fresh(), references, {"rep_new": origin})
     told = read(references)["artifacts"]["rep_new"]
-    assert (told["tier"], told["session"], told["cost"]["time"]) == ("replication", "later", "100 s")
+    assert (told["tier"], told["session"]) == ("replication", "later")
+    assert (told["cost"]["time"], told["cost"]["runs"]) == ("100 s", "3")
+    assert (told["cost"]["machine"], told["cost"]["jax"]) == ("cpu, 2, 4 cores", "0.10.2, 0.12.0")
 
 
 def test_building_loads_no_jax():

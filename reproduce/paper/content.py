@@ -135,9 +135,12 @@ def _widest(chosen: Sequence[Shown]) -> dict[str, dict[str, Any]]:
     return dict(found.values())
 
 
-def _listed(value: Any) -> str:
-    """Return a value of the manifest as text; records of one artifact may differ in it."""
-    return ", ".join(str(item) for item in value) if isinstance(value, list) else str(value)
+def _told(origin: Mapping[str, Any], name: str, key: str = "") -> str:
+    """Return an entry of the manifest as text; where the records of an artifact differ in it, it is a list."""
+    found = origin.get(name, "unknown")
+    values = found if isinstance(found, list) else [found]
+    texts = [str(value.get(key, "unknown") if isinstance(value, dict) else value) for value in values]
+    return ", ".join(dict.fromkeys(texts))
 
 
 def _cost(shown: Shown) -> dict[str, str]:
@@ -150,8 +153,8 @@ def _cost(shown: Shown) -> dict[str, str]:
     return {
         "time": duration(seconds) if seconds is not None else "not recorded",
         "runs": number(origin["units"]) if "units" in origin else "not recorded",
-        "machine": f"{_listed(origin.get('device', 'unknown'))}, {_listed(origin.get('cpus', 'unknown'))} cores",
-        "jax": _listed(origin.get("versions", {}).get("jax", "unknown") if accepted else "unknown"),
+        "machine": f"{_told(origin, 'device')}, {_told(origin, 'cpus')} cores",
+        "jax": _told(origin, "versions", "jax"),
         "shared": ", ".join(others),
     }
 
