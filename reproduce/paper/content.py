@@ -106,7 +106,7 @@ def _testbed_scores(rows: Sequence[Row]) -> list[list[str]]:
     """Return the divergences of each agent: means over problems with their standard errors."""
     found = []
     for label in dict.fromkeys(str(row["label"]) for row in rows):
-        costs = [math.log(row["parameters"]) for row in rows if row["label"] == label]
+        costs = [math.log(float(row["parameters"])) for row in rows if row["label"] == label]
         parameters = math.exp(sum(costs) / len(costs))
         losses = [measured(*stratified.mean_of(rows, label, name)) for name in ("marginal", "joint")]
         found.append([label, number(round(parameters)), *losses])
