@@ -68,14 +68,18 @@ class Bandits:
 
     Attributes:
         bandits: some of `BANDITS`.
-        variants: the agents, the epinet first.
+        variants: the agents.
+        matched: the bandits in which they are also compared at matched compute.
         rules: rules of the epinet beside Thompson sampling.
+        with_rules: the bandits in which these are compared.
         size: sizes of everything.
     """
 
     bandits: tuple[str, ...] = BANDITS
     variants: tuple[Variant, ...] = bandit_variants((3, 10, 30), 10)
+    matched: tuple[str, ...] = BANDITS
     rules: tuple[str, ...] = RULES
+    with_rules: tuple[str, ...] = BANDITS
     size: BanditSize = BanditSize()
 
     def units(self) -> Mapping[str, BanditOf]:
@@ -83,11 +87,12 @@ class Bandits:
         found = {}
         for bandit in self.bandits:
             for variant in self.variants:
-                for compute in ("equal",) if variant.agent == "epinet" else ("equal", "matched"):
+                again = bandit in self.matched and variant.agent != "epinet"
+                for compute in ("equal", "matched") if again else ("equal",):
                     found[f"{bandit}-{variant.label}-{compute}"] = BanditOf(
                         bandit=bandit, variant=variant, rule="thompson", compute=compute, size=self.size
                     )
-            for rule in self.rules:
+            for rule in self.rules if bandit in self.with_rules else ():
                 found[f"{bandit}-epinet-{rule}"] = BanditOf(
                     bandit=bandit, variant=variant_of("epinet"), rule=rule, compute="equal", size=self.size
                 )
@@ -133,7 +138,7 @@ class ActiveLearning:
     num_rounds: int = 19
     round_size: int = 10
     num_steps: int = 1000
-    num_samples: int = 1000
+    num_samples: int = 100
     num_pool: int = 1297
     num_targets: int = 100
     level: float = 0.9

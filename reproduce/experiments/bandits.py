@@ -97,10 +97,10 @@ def _make_agent(config: BanditOf, place: Place, batch_size: int) -> ENNAgent:
     num_steps = config.size.num_steps
     return bandit_agent(
         config.variant,
-        knowledge_of(place.input_dim, place.num_outputs, num_steps, place.temperature),
+        knowledge_of(place.input_dim, place.num_outputs, place.temperature),
         config.rule,
         batch_size=batch_size,
-        num_train=num_steps,
+        num_steps=num_steps,
         noise_scale=place.noise_scale,
     )
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import PRNGKeyArray
 
 from epinet_eqx import AbstractENN
 from epinet_eqx.decisions import (
@@ -24,8 +24,8 @@ from epinet_eqx.decisions import (
     ThompsonSampling,
     UpperConfidenceBound,
 )
-from epinet_eqx.losses import AbstractLoss, AbstractPenalty, CrossEntropy, SquaredLoss
-from epinet_eqx.testbed import AbstractSGDAgent, PriorKnowledge, find_agent
+from epinet_eqx.losses import L2, AbstractLoss, SquaredLoss
+from epinet_eqx.testbed import AbstractSGDAgent, EpinetAgent, PriorKnowledge, find_agent
 
 from ..configs.testbed import Variant
 
@@ -50,17 +50,6 @@ class InitialENN(eqx.Module):
         return self.agent.init(self.knowledge, key=key)
 
 
-class TotalPenalty(AbstractPenalty):
-    """A penalty times a factor: that of the mean over examples times their number is that of all together."""
-
-    penalty: AbstractPenalty
-    factor: Float[Array, ""]
-
-    def __call__(self, enn: AbstractENN, params: PyTree, z: Shaped[Array, "..."]) -> Float[Array, ""]:
-        """Return the product."""
-        return self.factor * self.penalty(enn, params, z)
-
-
 def sgd_agent(variant: Variant) -> AbstractSGDAgent:
     """Return the agent of the registry with the changes of a variant."""
     agent = dataclasses.replace(find_agent(variant.agent), **dict(variant.changes))  # pyright: ignore[reportArgumentType]
@@ -68,32 +57,25 @@ def sgd_agent(variant: Variant) -> AbstractSGDAgent:
     return agent
 
 
-def knowledge_of(input_dim: int, num_classes: int, num_train: int, temperature: float) -> PriorKnowledge:
-    """Return what an agent may know."""
-    return PriorKnowledge(
-        input_dim, num_classes, jnp.asarray(num_train, dtype=jnp.int32), jnp.asarray(temperature, dtype=float)
-    )
+def knowledge_of(input_dim: int, num_classes: int, temperature: float) -> PriorKnowledge:
+    """Return what an agent may know with one example: its decay for more of them follows by `prior_power`."""
+    one = jnp.asarray(1, dtype=jnp.int32)
+    return PriorKnowledge(input_dim, num_classes, one, jnp.asarray(temperature, dtype=float))
 
 
-def total_loss(
-    agent: AbstractSGDAgent, knowledge: PriorKnowledge, *, noise_scale: float | None = None
-) -> AbstractLoss:
-    """Return an agent's loss with the penalty of all examples together, as agents that learn step by step want it.
+def prior_power(agent: AbstractSGDAgent) -> float:
+    """Return the power of the number of examples that an agent's tuned decay falls with."""
+    return agent.decay_power if isinstance(agent, EpinetAgent) else 1.0
 
-    The penalty is the tuned one once there are as many examples as `knowledge` says.
 
-    Args:
-        agent: the agent of the testbed.
-        knowledge: what it knows.
-        noise_scale: standard deviation of the rewards, for a regression; its loss is the log-likelihood up to a factor.
-    """
+def _loss(agent: AbstractSGDAgent, knowledge: PriorKnowledge, noise_scale: float | None) -> AbstractLoss:
+    """Return the loss of an agent, for one example; that of a regression is the log-likelihood up to a factor."""
     loss = agent.loss(knowledge)
-    count = knowledge.num_train.astype(float)
     if noise_scale is None:
-        return eqx.tree_at(lambda loss: loss.penalty, loss, TotalPenalty(loss.penalty, count))
-    assert isinstance(loss, CrossEntropy)
+        return loss
+    assert isinstance(loss.penalty, L2)
     # The log-likelihood is the squared error over twice the variance: here the penalty is multiplied instead.
-    return SquaredLoss(penalty=TotalPenalty(loss.penalty, 2 * noise_scale**2 * count))
+    return SquaredLoss(l2=2 * noise_scale**2 * loss.penalty.scale)
 
 
 @ft.cache
@@ -108,31 +90,32 @@ def bandit_agent(
     rule: str,
     *,
     batch_size: int,
-    num_train: int,
+    num_steps: int,
     noise_scale: float | None = None,
 ) -> ENNAgent:
     """Return an agent of the testbed as one that acts and learns.
 
     Args:
         variant: the agent.
-        knowledge: what it knows; the number of examples is that of the steps to come.
+        knowledge: what it knows, by `knowledge_of`.
         rule: name of its rule.
         batch_size: number of examples of an update.
-        num_train: the number of steps to come, as a number.
+        num_steps: the number of steps to come.
         noise_scale: standard deviation of rewards on the line; None for rewards of 0 and 1.
     """
     agent = sgd_agent(variant)
-    plan = agent.plan(knowledge.input_dim, num_train)
+    plan = agent.plan(knowledge.input_dim, num_steps)
     # Agents with particles train all of them in each step.
     finite = variant.agent in ("mlp", "ensemble", "ensemble+")
     return ENNAgent(
         InitialENN(agent, knowledge),
-        total_loss(agent, knowledge, noise_scale=noise_scale),
+        _loss(agent, knowledge, noise_scale),
         BernoulliReward() if noise_scale is None else GaussianReward(),
         RULES[rule],
         optimizer=_adam(plan.learning_rate),
         batch_size=batch_size,
         num_index_samples=None if finite else plan.num_index_samples,
+        prior_power=prior_power(agent),
     )
 
 
