@@ -103,6 +103,12 @@ def reproduce_cifar(session: nox.Session) -> None:
 
 
 @nox.session
+def decisions(session: nox.Session) -> None:
+    """Draw what joint predictions are for, beyond the paper; for instance `-- --tier smoke`, `-- --only dec_thesis`."""
+    run_in_processes(session, "decisions", "plot,data")
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
     """Build the documentation into out/site; a broken link is an error. `-- serve` shows it while it is written."""
     session.install("--group=docs")

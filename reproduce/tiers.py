@@ -142,7 +142,14 @@ _LAPTOP: Mapping[type, Mapping[str, Any]] = {
         "with_rules": ("neural",),
         "size": BanditSize(num_steps=1000, num_runs=10, num_actions=50, pooling=2, batch_size=32),
     },
-    ActiveLearning: {"num_runs": 8, "num_rounds": 9, "num_steps": 300, "num_pool": 600, "num_targets": 50, "level": 0.8},
+    ActiveLearning: {
+        "num_runs": 8,
+        "num_rounds": 9,
+        "num_steps": 300,
+        "num_pool": 600,
+        "num_targets": 50,
+        "level": 0.8,
+    },
     Thesis: {
         "variants": thesis_variants((3, 10)),
         "input_dims": (10,),

@@ -177,7 +177,7 @@ def test_selection_by_id_and_session():
         (["run", "--only", "fig02", "--tier", "paper"], "`--tier` must be smoke or laptop for fig02; got paper."),
         (
             ["draw", "--session", "theorie"],
-            "cifar, imagenet, testbed, theory; got theorie. Did you mean theory?",
+            "cifar, decisions, imagenet, testbed, theory; got theorie. Did you mean theory?",
         ),
     ],
 )

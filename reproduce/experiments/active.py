@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from epinet_eqx import AbstractENN, named_keys
 from epinet_eqx.data import digits
@@ -42,6 +42,7 @@ _NUM_FEATURES = 64
 _TEMPERATURE = 0.1
 _BATCH_SIZE = 32
 _BATCH_BALD_COMBINATIONS = 100
+_GROUP = 4
 
 _SCORES = {
     "variance": variance_scores,
@@ -92,21 +93,30 @@ def make_learner(config: ActiveOf) -> PoolLearner:
     )
 
 
-def _runs(config: ActiveOf, keys: Array) -> tuple[Array, Array]:
+class Accuracy(eqx.Module):
+    """The share of held-out digits that an ENN reads right: a module, so that all rules share a program."""
+
+    x: Float[Array, "batch features"]
+    y: Int[Array, " batch"]
+    key: PRNGKeyArray
+    num_samples: int = eqx.field(static=True)
+
+    def __call__(self, enn: AbstractENN) -> Float[Array, ""]:
+        """Return the accuracy of the marginal prediction."""
+        log_probs = marginal_log_probs(enn, self.x, num_samples=self.num_samples, key=self.key)
+        return jnp.mean((jnp.argmax(log_probs, axis=1) == self.y).astype(float))
+
+
+def _runs(config: ActiveOf, learner: PoolLearner, keys: Array) -> tuple[Array, Array]:
     """Return the number of labels of each round, and the accuracy of each round of each run."""
     x, y = all_digits()
-    learner, acquisition = make_learner(config), make_acquisition(config)
+    acquisition = make_acquisition(config)
 
     def one(key: PRNGKeyArray) -> tuple[Array, Array]:
         order_key, start_key, run_key, test_key = named_keys(key, "order", "start", "run", "test")
         order = jr.permutation(order_key, x.shape[0])
         mine, held = order[: config.num_pool], order[config.num_pool :]
         pool = Batch.of(x[mine], y[mine])
-
-        def accuracy(enn: AbstractENN) -> Float[Array, ""]:
-            log_probs = marginal_log_probs(enn, x[held], num_samples=config.num_samples, key=test_key)
-            return jnp.mean((jnp.argmax(log_probs, axis=1) == y[held]).astype(float))
-
         run = run_active_learning(
             learner,
             pool,
@@ -114,7 +124,7 @@ def _runs(config: ActiveOf, keys: Array) -> tuple[Array, Array]:
             start=balanced_start(pool.y, _NUM_CLASSES, config.per_class, key=start_key),
             num_rounds=config.num_rounds,
             size=config.round_size,
-            evaluate=accuracy,
+            evaluate=Accuracy(x[held], y[held], test_key, config.num_samples),
             key=run_key,
         )
         return run.num_labels, run.evaluations
@@ -123,7 +133,7 @@ def _runs(config: ActiveOf, keys: Array) -> tuple[Array, Array]:
 
 
 def labels_needed(counts: Sequence[int], accuracies: Sequence[float], level: float) -> float:
-    """Return the number of labels at which a curve first reaches a level, between rounds on a line; infinite if never."""
+    """Return the labels at which a curve first reaches a level, on a line between rounds; infinite if it never does."""
     before: tuple[int, float] | None = None
     for count, value in zip(counts, accuracies, strict=True):
         if value >= level:
@@ -135,22 +145,26 @@ def labels_needed(counts: Sequence[int], accuracies: Sequence[float], level: flo
 
 
 def groups(configs: Mapping[str, ActiveOf]) -> list[list[str]]:
-    """Return each rule by itself: all rules have the same runs, splits and beginnings."""
-    return [[name] for name in configs]
+    """Return a few rules together, which share the program that trains; all have the same splits and beginnings."""
+    names = list(configs)
+    return [names[start : start + _GROUP] for start in range(0, len(names), _GROUP)]
 
 
 def run(configs: Sequence[ActiveOf], *, key: PRNGKeyArray) -> list[list[Row]]:
-    """Return the accuracy of each round of each run, and the number of labels that each run needs."""
-    (config,) = configs
+    """Return for each rule the accuracy of each round of each run, and the number of labels that each run needs."""
     (own_key,) = named_keys(key, "runs")
-    counts, found = jax.device_get(_runs(config, jr.split(own_key, config.num_runs)))
-    rows: list[Row] = []
-    common: dict[str, Any] = {"acquisition": config.acquisition, "level": config.level}
-    for seed in range(config.num_runs):
-        curve = [(int(count), float(value)) for count, value in zip(counts[seed], found[seed], strict=True)]
-        rows += [
-            {**common, "row": "round", "seed": seed, "labels": count, "accuracy": value} for count, value in curve
-        ]
-        needed = labels_needed(*zip(*curve, strict=True), config.level)
-        rows.append({**common, "row": "needed", "seed": seed, "labels": needed, "budget": curve[-1][0]})
-    return [rows]
+    learner = make_learner(configs[0])
+    found = []
+    for config in configs:
+        counts, accuracies = jax.device_get(_runs(config, learner, jr.split(own_key, config.num_runs)))
+        common: dict[str, Any] = {"acquisition": config.acquisition, "level": config.level}
+        rows: list[Row] = []
+        for seed in range(config.num_runs):
+            curve = [(int(n), float(value)) for n, value in zip(counts[seed], accuracies[seed], strict=True)]
+            rows += [
+                {**common, "row": "round", "seed": seed, "labels": count, "accuracy": value} for count, value in curve
+            ]
+            needed = labels_needed(*zip(*curve, strict=True), config.level)
+            rows.append({**common, "row": "needed", "seed": seed, "labels": needed, "budget": curve[-1][0]})
+        found.append(rows)
+    return found

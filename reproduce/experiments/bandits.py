@@ -87,9 +87,7 @@ def _place(bandit: str, size: BanditSize) -> Place:
         environment = NeuralEnvironment(size)
         return Place(environment=environment, input_dim=size.input_dim, num_outputs=2, temperature=_TEMPERATURE)
     environment = digit_bandit(size.pooling)
-    return Place(
-        environment=environment, input_dim=environment.input_dim, num_outputs=2, temperature=_TEMPERATURE
-    )
+    return Place(environment=environment, input_dim=environment.input_dim, num_outputs=2, temperature=_TEMPERATURE)
 
 
 def _make_agent(config: BanditOf, place: Place, batch_size: int) -> ENNAgent:

@@ -21,12 +21,15 @@ from ..record import Row
 from .decision_agents import sgd_agent
 
 
-def make_candidates(config: SetsOf, copies: int, *, key: PRNGKeyArray) -> Float[Array, "candidates features"]:
+def make_candidates(
+    config: SetsOf, copies: Int[Array, ""], *, key: PRNGKeyArray
+) -> Float[Array, "candidates features"]:
     """Return a pool: standard normal inputs, or groups of so many inputs that are close to one another."""
     center_key, spread_key = named_keys(key, "centers", "spread")
-    centers = jr.normal(center_key, (config.num_candidates // copies, config.input_dim))
-    around = config.spread * jr.normal(spread_key, (config.num_candidates, config.input_dim))
-    return jnp.repeat(centers, copies, axis=0) + (around if copies > 1 else jnp.zeros_like(around))
+    shape = (config.num_candidates, config.input_dim)
+    centers = jr.normal(center_key, shape)[jnp.arange(config.num_candidates) // copies]
+    spread = jnp.where(copies > 1, config.spread, 0.0)
+    return centers + spread * jr.normal(spread_key, shape)
 
 
 def all_sets(num_candidates: int, size: int) -> Bool[np.ndarray, "sets candidates"]:
@@ -37,13 +40,8 @@ def all_sets(num_candidates: int, size: int) -> Bool[np.ndarray, "sets candidate
     return masks
 
 
-def _mask(positions: Int[Array, " size"], num_candidates: int) -> Bool[Array, " candidates"]:
-    """Return a set as a mask."""
-    return jnp.zeros(num_candidates, dtype=bool).at[positions].set(True)
-
-
 def choose(
-    config: SetsOf, enn: AbstractENN, model: GenerativeModel, copies: int, *, key: PRNGKeyArray
+    config: SetsOf, enn: AbstractENN, model: GenerativeModel, copies: Int[Array, ""], *, key: PRNGKeyArray
 ) -> dict[str, Float[Array, ""]]:
     """Return the true expected reward of the set that each way of choosing takes, from one pool."""
     pool_key, label_key, order_key = named_keys(key, "pool", "labels", "order")
@@ -53,26 +51,25 @@ def choose(
     # Given the true model, labels are independent.
     failure = 1 - jax.nn.softmax(jax.vmap(model)(x))[:, 1]
     true_rewards = 1 - jnp.prod(jnp.where(sets, failure[None, :], 1.0), axis=1)
-    independent = as_independent(labels, key=order_key)
-
-    def greedy(outcomes: Int[Array, "samples candidates"]) -> Float[Array, ""]:
-        chosen = _mask(choose_set(any_success, outcomes, config.set_size).positions, config.num_candidates)
-        return 1 - jnp.prod(jnp.where(chosen, failure, 1.0))
-
     predicted = jax.lax.map(lambda chosen: set_reward(any_success, labels, chosen), sets)
-    chosen = _mask(choose_set(any_success, labels, config.set_size).positions, config.num_candidates)
+
+    def greedy(outcomes: Int[Array, "samples candidates"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        choice = choose_set(any_success, outcomes, config.set_size)
+        return 1 - jnp.prod(failure[choice.positions]), choice.rewards[-1]
+
+    earned, expected = jax.vmap(greedy)(jnp.stack([labels, as_independent(labels, key=order_key)]))
     return {
-        "joint": greedy(labels),
-        "marginal": greedy(independent),
+        "joint": earned[0],
+        "marginal": earned[1],
         "exact": true_rewards[jnp.argmax(predicted)],
         "random": jnp.mean(true_rewards),
         "truth": jnp.max(true_rewards),
-        "ratio": set_reward(any_success, labels, chosen) / jnp.max(predicted),
+        "ratio": expected[0] / jnp.max(predicted),
     }
 
 
 @eqx.filter_jit
-def _choose_all(config: SetsOf, enns: AbstractENN, problems: Problem, copies: int, keys: Array) -> Any:
+def _choose_all(config: SetsOf, enns: AbstractENN, problems: Problem, copies: Int[Array, ""], keys: Array) -> Any:
     """Return the mean over pools of what `choose` returns, for each problem."""
     arrays, rest = eqx.partition((enns, problems.model), eqx.is_array)
 
@@ -113,8 +110,9 @@ def run(configs: Sequence[SetsOf], *, key: PRNGKeyArray) -> list[list[Row]]:
     keys = problem_keys(settings, key=pool_key)
     rows: list[list[Row]] = [[] for _ in configs]
     for copies in config.copies:
-        # One program for all temperatures.
-        found = jax.device_get(_choose_all(replace(config, temperature=0.0), enns, problems, copies, keys))
+        # One program for all temperatures and numbers of copies.
+        alike = replace(config, temperature=0.0)
+        found = jax.device_get(_choose_all(alike, enns, problems, jnp.asarray(copies), keys))
         for number, own in enumerate(configs):
             for seed in range(config.num_problems):
                 at = number * config.num_problems + seed

@@ -49,8 +49,7 @@ def make_problems(config: ThesisOf, *, key: PRNGKeyArray) -> list[Problem]:
     )
     # What `run_bandits` draws the environment of a run from.
     return [
-        Problem.generate(setting, key=named_keys(own_key, "environment")[0])
-        for own_key in run_keys(config, key=key)
+        Problem.generate(setting, key=named_keys(own_key, "environment")[0]) for own_key in run_keys(config, key=key)
     ]
 
 
@@ -77,9 +76,7 @@ def _divergences(configs: Sequence[ThesisOf], *, key: PRNGKeyArray) -> dict[int,
 
 def _regrets(config: ThesisOf, *, key: PRNGKeyArray) -> np.ndarray:
     """Return the regret of each run over that of uniform choice."""
-    environment = TestbedEnvironment(
-        jnp.asarray(config.temperature, dtype=float), config.input_dim, config.num_actions
-    )
+    environment = TestbedEnvironment(jnp.asarray(config.temperature, dtype=float), config.input_dim, config.num_actions)
     keys = run_keys(config, key=key)
     agent = bandit_agent(
         config.variant,

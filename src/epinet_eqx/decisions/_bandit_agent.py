@@ -74,8 +74,8 @@ class ENNAgent(AbstractBanditAgent):
     """An agent that predicts rewards by an ENN, acts by a rule on coherent samples, and trains on what it observed.
 
     It is the same for every ENN. The penalty of the loss stands for the prior: it is divided by the number of
-    observations, since the rest is a mean over these (or by a power of it). If an update is not finite, the ENN stays as it was and the agent
-    has failed.
+    observations (or a power of it), since the rest is a mean over these. If an update is not finite, the ENN stays as
+    it was and the agent has failed.
     """
 
     make_enn: Callable[[PRNGKeyArray], AbstractENN]
