@@ -104,6 +104,12 @@ def reproduce_cifar(session: nox.Session) -> None:
 
 
 @nox.session
+def decisions(session: nox.Session) -> None:
+    """Draw what joint predictions are for, beyond the paper; for instance `-- --tier smoke`, `-- --only dec_thesis`."""
+    run_in_processes(session, "decisions", "plot,data")
+
+
+@nox.session
 def reproduce(session: nox.Session) -> None:
     """Regenerate everything at a tier, then the paper from the accepted numbers; for instance `-- --tier smoke`."""
     session.install("-e.[plot,data]", "--group=paper")

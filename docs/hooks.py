@@ -70,6 +70,11 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
+def _nox_session(entry: Entry) -> str:
+    """Return the nox session of an artifact; what is beyond the paper reproduces nothing."""
+    return entry.session if entry.session == "decisions" else f"reproduce_{entry.session}"
+
+
 def artifact_table(chosen: Sequence[Entry]) -> str:
     """Return artifacts as a table: what each shows, what of, how long it takes, on what, and how to get it."""
     header = ["artifact", "what it shows", "computed from", "claims", *TIERS, "hardware", "command"]
@@ -81,7 +86,7 @@ def artifact_table(chosen: Sequence[Entry]) -> str:
             str(len(entry.claims)),
             *(_minutes(entry.minutes, tier) for tier in TIERS),
             entry.hardware,
-            f"`nox -s reproduce_{entry.session} -- --only {entry.id}`",
+            f"`nox -s {_nox_session(entry)} -- --only {entry.id}`",
         ]
         for entry in chosen
     ]

@@ -13,7 +13,9 @@ from typing import Any
 
 from .configs import (
     Ablation,
+    ActiveLearning,
     AgentSummary,
+    Bandits,
     BNNsAsENNs,
     Chains,
     Config,
@@ -25,7 +27,9 @@ from .configs import (
     MarginalsInsufficient,
     RabbitDuck,
     Scaling,
+    Sets,
     ShortfallBound,
+    Thesis,
 )
 from .configs.images import DIGITS, PAIRS, PAIRS_FIVE, Protocol
 from .errors import unknown
@@ -152,4 +156,8 @@ REGISTRY: dict[str, Artifact] = {
     "fig14": _image(("ablation",), PAIRS, "imagenet", "fig14"),
     "fig10": _image(_AGENTS, DIGITS, "cifar10", "fig10"),
     "fig11": _image(_AGENTS, PAIRS_FIVE, "cifar100", "fig11"),
+    "dec_bandits": Artifact(config=Bandits(), run="bandits:run", draw="dec_bandits", groups="groups", tiers=TIERS),
+    "dec_active": Artifact(config=ActiveLearning(), run="active:run", draw="dec_active", groups="groups", tiers=TIERS),
+    "dec_thesis": Artifact(config=Thesis(), run="thesis:run", draw="dec_thesis", groups="groups", tiers=TIERS),
+    "dec_sets": Artifact(config=Sets(), run="sets:run", draw="dec_sets", groups="groups", tiers=TIERS),
 }

@@ -18,4 +18,8 @@ SEEDS: dict[str, int] = {
     "thm2": 102,
     "thm3": 103,
     "thm4": 104,
+    "dec_bandits": 201,
+    "dec_active": 202,
+    "dec_thesis": 203,
+    "dec_sets": 204,
 }

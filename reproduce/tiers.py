@@ -6,7 +6,9 @@ from typing import Any
 
 from .configs import (
     Ablation,
+    ActiveLearning,
     AgentSummary,
+    Bandits,
     BNNsAsENNs,
     Chains,
     Config,
@@ -19,8 +21,11 @@ from .configs import (
     MarginalsInsufficient,
     RabbitDuck,
     Scaling,
+    Sets,
     ShortfallBound,
+    Thesis,
 )
+from .configs.decisions import BanditSize, thesis_variants
 from .configs.images import Protocol
 from .configs.testbed import ABLATIONS, BALANCED, scaling_variants, variant_of
 
@@ -73,6 +78,42 @@ _SMOKE: Mapping[type, Mapping[str, Any]] = {
         "num_batches": 4,
         "training": EpinetTraining(index_dims=(8,), descent_steps=300, num_steps=(2000,), num_seeds=4),
     },
+    Bandits: {
+        "bandits": ("neural",),
+        "variants": _FEW,
+        "rules": ("greedy",),
+        "size": BanditSize(num_steps=40, num_runs=2, num_actions=5, pooling=4, batch_size=4, num_points=4),
+    },
+    ActiveLearning: {
+        "acquisitions": ("uniform", "bald"),
+        "num_runs": 2,
+        "num_rounds": 2,
+        "num_steps": 50,
+        "num_samples": 10,
+        "num_pool": 200,
+        "num_targets": 10,
+        "level": 0.5,
+    },
+    Thesis: {
+        "variants": _FEW,
+        "input_dims": (2,),
+        "temperatures": (0.1,),
+        "num_problems": 2,
+        "num_batches": 20,
+        "num_actions": 5,
+        "num_steps": 20,
+        "batch_size": 4,
+    },
+    Sets: {
+        "variants": _FEW[:2],
+        "temperatures": (0.1,),
+        "num_problems": 2,
+        "num_pools": 2,
+        "num_candidates": 4,
+        "copies": (1, 2),
+        "set_size": 2,
+        "num_samples": 50,
+    },
 }
 
 _LAPTOP: Mapping[type, Mapping[str, Any]] = {
@@ -96,6 +137,29 @@ _LAPTOP: Mapping[type, Mapping[str, Any]] = {
     },
     Chains: {"problems": (71, 91), "num_steps": (2000, 20_000, 50_000)},
     LinearGaussianEpinet: {"num_seeds": 200, "training": EpinetTraining(num_steps=(300, 3000), num_seeds=8)},
+    Bandits: {
+        "matched": ("neural",),
+        "with_rules": ("neural",),
+        "size": BanditSize(num_steps=1000, num_runs=10, num_actions=50, pooling=2, batch_size=32),
+    },
+    ActiveLearning: {
+        "num_runs": 8,
+        "num_rounds": 9,
+        "num_steps": 300,
+        "num_pool": 600,
+        "num_targets": 50,
+        "level": 0.8,
+    },
+    Thesis: {
+        "variants": thesis_variants((3, 10)),
+        "input_dims": (10,),
+        "num_problems": 8,
+        "num_batches": 200,
+        "num_actions": 50,
+        "num_steps": 500,
+        "batch_size": 32,
+    },
+    Sets: {"num_problems": 40, "num_pools": 4},
 }
 
 

@@ -2,6 +2,7 @@
 
 import equinox as eqx
 import jax
+import jax.flatten_util
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -170,6 +171,22 @@ def test_who_knows_the_truth_has_no_regret_and_who_chooses_uniformly_has_the_mea
     np.testing.assert_allclose(np.mean(knows.rewards), np.max(expected), atol=4 * 0.1 / 500**0.5)
     deviation = 4 * np.std(expected) / 500**0.5
     np.testing.assert_allclose(np.mean(guesses.regrets), np.max(expected) - np.mean(expected), atol=deviation)
+
+
+def test_a_penalty_is_divided_by_a_power_of_the_number_of_observations(getkey):
+    key = getkey()
+
+    def parameters(l2, prior_power):
+        loss = CrossEntropy(l2=l2)
+        options = {"num_index_samples": None, "batch_size": 2, "prior_power": prior_power}
+        agent = ENNAgent(BUILDERS["mlp"], loss, BernoulliReward(), Greedy(1), optimizer=optax.sgd(0.1), **options)
+        state = agent.init(jnp.eye(IN_DIM), 4, key=key)
+        after = agent.observe(state, jnp.asarray(3), jnp.ones(IN_DIM), jnp.asarray(1.0), key=key)
+        return jax.flatten_util.ravel_pytree(eqx.filter(after.enn, eqx.is_inexact_array))[0]
+
+    # Four observations: the root of four is two.
+    np.testing.assert_allclose(parameters(0.1, 0.5), parameters(0.2, 1.0), rtol=1e-5)
+    assert not np.allclose(parameters(0.1, 0.5), parameters(0.1, 1.0), rtol=1e-3)
 
 
 def test_an_agent_learns_a_linear_bandit_or_says_that_it_diverged(getkey):

@@ -137,7 +137,8 @@ def test_every_artifact_is_on_the_page_of_the_paper():
     filled = hooks.fill_in_artifacts(TEXTS["reproduce.md"])
     for entry in entries().values():
         assert f"| `{entry.id}` | {entry.title} |" in filled
-        assert f"`nox -s reproduce_{entry.session} -- --only {entry.id}`" in filled
+        session = "decisions" if entry.id.startswith("dec_") else f"reproduce_{entry.session}"
+        assert f"`nox -s {session} -- --only {entry.id}`" in filled
         for claim in entry.claims:
             assert f"| `{claim}` |" in filled
     assert "<!-- artifacts" not in filled

@@ -1,5 +1,6 @@
 """The paper's sentences as checks: statement, measured, standard error, verdict. A verdict is never typed in."""
 
+from .decisions import DECISIONS
 from .images import IMAGES
 from .ledger import Claim as Claim
 from .ledger import LedgerLine as LedgerLine
@@ -15,5 +16,5 @@ from .theory import THEORY
 from .thm3 import THM3
 from .thm4 import THM4
 
-CLAIMS: dict[str, Claim] = {claim.id: claim for claim in (*THEORY, *TESTBED, *IMAGES, *THM3, *THM4)}
+CLAIMS: dict[str, Claim] = {claim.id: claim for claim in (*THEORY, *TESTBED, *IMAGES, *THM3, *THM4, *DECISIONS)}
 """Every claim by its id."""

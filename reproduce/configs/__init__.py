@@ -1,6 +1,10 @@
 """Configurations: frozen dataclasses whose defaults are tier `paper`; `units()` splits one into runs."""
 
 from .abstract import Config as Config
+from .decisions import ActiveLearning as ActiveLearning
+from .decisions import Bandits as Bandits
+from .decisions import Sets as Sets
+from .decisions import Thesis as Thesis
 from .images import ImageStudy as ImageStudy
 from .testbed import Ablation as Ablation
 from .testbed import AgentSummary as AgentSummary

@@ -11,7 +11,7 @@ import jax.random as jr
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
-from .._checks import check_positive
+from .._checks import check_positive, check_scalar
 from .._enn import AbstractENN
 from .._keys import named_keys
 from .._tree import trainable_mask
@@ -74,8 +74,8 @@ class ENNAgent(AbstractBanditAgent):
     """An agent that predicts rewards by an ENN, acts by a rule on coherent samples, and trains on what it observed.
 
     It is the same for every ENN. The penalty of the loss stands for the prior: it is divided by the number of
-    observations, since the rest is a mean over these. If an update is not finite, the ENN stays as it was and the agent
-    has failed.
+    observations (or a power of it), since the rest is a mean over these. If an update is not finite, the ENN stays as
+    it was and the agent has failed.
     """
 
     make_enn: Callable[[PRNGKeyArray], AbstractENN]
@@ -87,6 +87,7 @@ class ENNAgent(AbstractBanditAgent):
     batch_size: int = eqx.field(static=True)
     num_index_samples: int | None = eqx.field(static=True)
     buffer_size: int | None = eqx.field(static=True)
+    prior_power: Float[Array, ""]
 
     def __init__(
         self,
@@ -100,6 +101,7 @@ class ENNAgent(AbstractBanditAgent):
         batch_size: int = 32,
         num_index_samples: int | None = 8,
         buffer_size: int | None = None,
+        prior_power: float | Float[Array, ""] = 1.0,
     ):
         """Initialize the agent.
 
@@ -115,6 +117,8 @@ class ENNAgent(AbstractBanditAgent):
             num_index_samples: index samples of an update; None takes each index of a finite support once, which trains
                 all particles of an ensemble.
             buffer_size: number of latest observations that are kept; by default all.
+            prior_power: power of the number of observations that the penalty is divided by: one for a prior, less for
+                a penalty that was tuned to fall more slowly, as that of the testbed's epinet.
         """
         if isinstance(num_updates, bool) or not isinstance(num_updates, int) or num_updates < 0:
             raise ValueError(f"`num_updates` must be an integer of at least 0; got {num_updates!r}.")
@@ -131,6 +135,7 @@ class ENNAgent(AbstractBanditAgent):
         self.batch_size = batch_size
         self.num_index_samples = num_index_samples
         self.buffer_size = buffer_size
+        self.prior_power = check_scalar("prior_power", jnp.asarray(prior_power, dtype=float), minimum=0.0)
 
     def init(self, inputs: PyTree[Any], num_steps: int, *, key: PRNGKeyArray) -> LearnerState:
         """Return the state before the first step."""
@@ -196,7 +201,7 @@ class ENNAgent(AbstractBanditAgent):
         """Return the state after the updates of one step, with `count` observations so far."""
         params, rest = eqx.partition(state.enn, trainable_mask(state.enn))
         observed = jnp.minimum(count, state.buffer.capacity).astype(float)
-        loss = share_prior(state.loss, observed)
+        loss = share_prior(state.loss, observed**self.prior_power)
 
         def body(number: Int[Array, ""], carry: tuple[Trained, Bool[Array, ""]]) -> tuple[Trained, Bool[Array, ""]]:
             batch, zs = self._draw(state, count, key=jr.fold_in(key, number))

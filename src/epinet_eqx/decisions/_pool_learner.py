@@ -6,9 +6,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .._checks import check_positive
+from .._checks import check_positive, check_scalar
 from .._enn import AbstractENN
 from .._keys import named_keys
 from ..losses import AbstractLoss, Batch
@@ -25,6 +25,7 @@ class PoolLearner(eqx.Module):
     num_steps: int = eqx.field(static=True)
     batch_size: int = eqx.field(static=True)
     num_index_samples: int = eqx.field(static=True)
+    prior_power: Float[Array, ""]
 
     def __init__(
         self,
@@ -35,6 +36,7 @@ class PoolLearner(eqx.Module):
         num_steps: int = 500,
         batch_size: int = 32,
         num_index_samples: int = 8,
+        prior_power: float | Float[Array, ""] = 1.0,
     ):
         """Initialize the learner.
 
@@ -46,6 +48,7 @@ class PoolLearner(eqx.Module):
             num_steps: training steps of a round.
             batch_size: number of examples of a step, drawn uniformly with replacement.
             num_index_samples: index samples of a step.
+            prior_power: power of the number of labels that the penalty is divided by, as in `ENNAgent`.
         """
         check_positive("num_steps", num_steps)
         check_positive("batch_size", batch_size)
@@ -56,6 +59,7 @@ class PoolLearner(eqx.Module):
         self.num_steps = num_steps
         self.batch_size = batch_size
         self.num_index_samples = num_index_samples
+        self.prior_power = check_scalar("prior_power", jnp.asarray(prior_power, dtype=float), minimum=0.0)
 
     def train(self, data: Batch, num_labels: Int[Array, ""], *, key: PRNGKeyArray) -> AbstractENN:
         """Return the ENN trained on the first `num_labels` examples; all its parameters are NaN if that diverged."""
@@ -64,7 +68,7 @@ class PoolLearner(eqx.Module):
         state, _ = train_steps(
             init_state(self.make_enn(enn_key), self.optimizer, key=train_key),
             data,
-            loss=share_prior(loss, num_labels.astype(float)),
+            loss=share_prior(loss, num_labels.astype(float) ** self.prior_power),
             optimizer=self.optimizer,
             num_index_samples=self.num_index_samples,
             batches=UniformBatches(self.batch_size),

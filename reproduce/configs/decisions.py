@@ -1,0 +1,305 @@
+"""Configurations of the artifacts about decisions (beyond the paper; Appendix B is what they are about)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .testbed import Variant, variant_of
+
+BANDITS = ("linear", "neural", "digits")
+RULES = ("ucb", "ids", "greedy", "epsilon-greedy")
+"""The rules beside Thompson sampling, which all agents act by."""
+
+ACQUISITIONS = ("uniform", "variance", "entropy", "margin", "bald", "batch-bald", "epig", "joint-loss")
+
+
+def bandit_variants(sizes: tuple[int, ...], plus: int) -> tuple[Variant, ...]:
+    """Return the agents of the bandits: ensembles of these sizes, and one with prior functions."""
+    ensembles = tuple(variant_of("ensemble", num_particles=size) for size in sizes)
+    plus_variant = variant_of("ensemble+", num_particles=plus)
+    return (variant_of("epinet"), *ensembles, plus_variant, variant_of("dropout"), variant_of("mlp"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BanditSize:
+    """How large the bandits are, and how long they run.
+
+    Attributes:
+        num_steps: number of steps.
+        num_runs: number of runs, each with its own environment and agent.
+        num_actions: number of actions of the linear and the neural bandit.
+        input_dim: features of an action of these.
+        pooling: side of the squares of pixels that digits are averaged over; 1 leaves them as they are.
+        batch_size: number of observations of an update.
+        num_points: number of points of a regret curve.
+    """
+
+    num_steps: int = 2000
+    num_runs: int = 20
+    num_actions: int = 100
+    input_dim: int = 10
+    pooling: int = 1
+    batch_size: int = 100
+    num_points: int = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class BanditOf:
+    """One agent with one rule in one bandit.
+
+    Attributes:
+        bandit: one of `BANDITS`.
+        variant: the agent.
+        rule: how it acts.
+        compute: "equal" for updates on batches of the same size, "matched" for batches so large that the operations on
+            examples are those of the epinet.
+        size: sizes of everything.
+    """
+
+    bandit: str
+    variant: Variant
+    rule: str
+    compute: str
+    size: BanditSize
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bandits:
+    """Regret of agents and of rules.
+
+    Attributes:
+        bandits: some of `BANDITS`.
+        variants: the agents.
+        matched: the bandits in which they are also compared at matched compute.
+        rules: rules of the epinet beside Thompson sampling.
+        with_rules: the bandits in which these are compared.
+        size: sizes of everything.
+    """
+
+    bandits: tuple[str, ...] = BANDITS
+    variants: tuple[Variant, ...] = bandit_variants((3, 10, 30), 10)
+    matched: tuple[str, ...] = BANDITS
+    rules: tuple[str, ...] = RULES
+    with_rules: tuple[str, ...] = BANDITS
+    size: BanditSize = BanditSize()
+
+    def units(self) -> Mapping[str, BanditOf]:
+        """Return one run per bandit, agent, rule and kind of compute; the epinet is the same at both kinds."""
+        found = {}
+        for bandit in self.bandits:
+            for variant in self.variants:
+                again = bandit in self.matched and variant.agent != "epinet"
+                for compute in ("equal", "matched") if again else ("equal",):
+                    found[f"{bandit}-{variant.label}-{compute}"] = BanditOf(
+                        bandit=bandit, variant=variant, rule="thompson", compute=compute, size=self.size
+                    )
+            for rule in self.rules if bandit in self.with_rules else ():
+                found[f"{bandit}-epinet-{rule}"] = BanditOf(
+                    bandit=bandit, variant=variant_of("epinet"), rule=rule, compute="equal", size=self.size
+                )
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActiveOf:
+    """Active learning on digits with one rule of acquisition; attributes as in `ActiveLearning`."""
+
+    acquisition: str
+    num_runs: int
+    per_class: int
+    num_rounds: int
+    round_size: int
+    num_steps: int
+    num_samples: int
+    num_pool: int
+    num_targets: int
+    level: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActiveLearning:
+    """How many labels an epinet needs to read digits.
+
+    Attributes:
+        acquisitions: some of `ACQUISITIONS`; the first is what the others are compared with.
+        num_runs: number of runs, each with its own split of the digits.
+        per_class: labels of each class at the start.
+        num_rounds: how often labels are asked for.
+        round_size: how many in a round.
+        num_steps: training steps of a round.
+        num_samples: number of indices of a score.
+        num_pool: size of the pool; the other digits are for testing.
+        num_targets: inputs of the pool that the expected predictive information is about.
+        level: the accuracy that labels are counted up to.
+    """
+
+    acquisitions: tuple[str, ...] = ACQUISITIONS
+    num_runs: int = 20
+    per_class: int = 1
+    num_rounds: int = 19
+    round_size: int = 10
+    num_steps: int = 1000
+    num_samples: int = 100
+    num_pool: int = 1297
+    num_targets: int = 100
+    level: float = 0.9
+
+    def units(self) -> Mapping[str, ActiveOf]:
+        """Return one run per rule of acquisition."""
+        return {
+            name: ActiveOf(
+                acquisition=name,
+                num_runs=self.num_runs,
+                per_class=self.per_class,
+                num_rounds=self.num_rounds,
+                round_size=self.round_size,
+                num_steps=self.num_steps,
+                num_samples=self.num_samples,
+                num_pool=self.num_pool,
+                num_targets=self.num_targets,
+                level=self.level,
+            )
+            for name in self.acquisitions
+        }
+
+
+def thesis_variants(sizes: tuple[int, ...]) -> tuple[Variant, ...]:
+    """Return agents that differ in what they know jointly: all that are trained by Algorithm 1, and changed epinets."""
+    names = ("mlp", "dropout", "bbb", "hypermodel", "epinet")
+    changed = tuple(variant_of("epinet", prior_scale=value) for value in (0.0, 1.0))
+    ensembles = tuple(variant_of(name, num_particles=size) for size in sizes for name in ("ensemble", "ensemble+"))
+    return (*(variant_of(name) for name in names), *changed, *ensembles)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThesisOf:
+    """One agent on the problems of one setting, as a predictor and as the agent of a bandit; see `Thesis`."""
+
+    variant: Variant
+    input_dim: int
+    temperature: float
+    data_ratio: int
+    num_problems: int
+    num_batches: int
+    num_actions: int
+    num_steps: int
+    batch_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thesis:
+    """Whether divergences of predictions tell how well an agent will decide.
+
+    Attributes:
+        variants: the agents.
+        input_dims: input dimensions of the testbed's problems.
+        temperatures: their temperatures.
+        data_ratio: their number of training examples over the dimension.
+        num_problems: problems of each setting; each is also a bandit whose rewards are labels of the same true model.
+        num_batches: pairs of anchors that a divergence is averaged over.
+        num_actions: number of actions of a bandit.
+        num_steps: steps in a bandit.
+        batch_size: number of observations of an update.
+    """
+
+    variants: tuple[Variant, ...] = thesis_variants((3, 10, 30))
+    input_dims: tuple[int, ...] = (2, 10, 100)
+    temperatures: tuple[float, ...] = (0.01, 0.1, 0.5)
+    data_ratio: int = 10
+    num_problems: int = 10
+    num_batches: int = 1000
+    num_actions: int = 100
+    num_steps: int = 1000
+    batch_size: int = 100
+
+    def units(self) -> Mapping[str, ThesisOf]:
+        """Return one run per agent and setting."""
+        return {
+            f"{variant.label}-d{input_dim}-rho{temperature:g}": ThesisOf(
+                variant=variant,
+                input_dim=input_dim,
+                temperature=temperature,
+                data_ratio=self.data_ratio,
+                num_problems=self.num_problems,
+                num_batches=self.num_batches,
+                num_actions=self.num_actions,
+                num_steps=self.num_steps,
+                batch_size=self.batch_size,
+            )
+            for variant in self.variants
+            for input_dim in self.input_dims
+            for temperature in self.temperatures
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetsOf:
+    """One agent that chooses sets on problems of one temperature; see `Sets`."""
+
+    variant: Variant
+    temperature: float
+    input_dim: int
+    data_ratio: int
+    num_problems: int
+    num_pools: int
+    num_candidates: int
+    copies: tuple[int, ...]
+    spread: float
+    set_size: int
+    num_samples: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sets:
+    """Choosing a few of many candidates, of which one that succeeds is enough.
+
+    Attributes:
+        variants: the agents.
+        temperatures: temperatures of the testbed's problems.
+        input_dim: their input dimension.
+        data_ratio: their number of training examples over the dimension.
+        num_problems: number of problems.
+        num_pools: pools of candidates per problem.
+        num_candidates: candidates of a pool.
+        copies: how many candidates are close to one another: 1 for none, otherwise groups of so many.
+        spread: standard deviation of a candidate around the center of its group.
+        set_size: how many to choose.
+        num_samples: number of joint samples.
+    """
+
+    variants: tuple[Variant, ...] = (
+        variant_of("epinet"),
+        variant_of("ensemble", num_particles=10),
+        variant_of("ensemble+", num_particles=10),
+        variant_of("dropout"),
+        variant_of("mlp"),
+    )
+    temperatures: tuple[float, ...] = (0.01, 0.1)
+    input_dim: int = 10
+    data_ratio: int = 1
+    num_problems: int = 200
+    num_pools: int = 10
+    num_candidates: int = 12
+    copies: tuple[int, ...] = (1, 2, 4)
+    spread: float = 0.1
+    set_size: int = 3
+    num_samples: int = 1000
+
+    def units(self) -> Mapping[str, SetsOf]:
+        """Return one run per agent and temperature."""
+        return {
+            f"{variant.label}-rho{temperature:g}": SetsOf(
+                variant=variant,
+                temperature=temperature,
+                input_dim=self.input_dim,
+                data_ratio=self.data_ratio,
+                num_problems=self.num_problems,
+                num_pools=self.num_pools,
+                num_candidates=self.num_candidates,
+                copies=self.copies,
+                spread=self.spread,
+                set_size=self.set_size,
+                num_samples=self.num_samples,
+            )
+            for variant in self.variants
+            for temperature in self.temperatures
+        }

@@ -1,0 +1,151 @@
+"""Regret of agents and of rules in linear, neural and classification bandits."""
+
+import functools as ft
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import equinox as eqx
+import jax.random as jr
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from epinet_eqx import named_keys
+from epinet_eqx.data import digits
+from epinet_eqx.decisions import (
+    AbstractBandit,
+    ClassificationBandit,
+    ENNAgent,
+    LinearBandit,
+    NeuralBandit,
+    run_bandits,
+)
+
+from ..configs.decisions import BanditOf, BanditSize
+from ..configs.testbed import variant_of
+from ..record import Row
+from .decision_agents import bandit_agent, example_flops, knowledge_of
+
+# The middle one of the testbed's temperatures.
+_TEMPERATURE = 0.1
+# Rewards of the linear bandit have a variance of one: at this temperature so have the prior functions of the epinet.
+_LINEAR_TEMPERATURE = 1 / 3
+_NOISE_SCALE = 0.3
+
+
+class LinearEnvironment(eqx.Module):
+    """Draws the linear bandit of a run."""
+
+    size: BanditSize = eqx.field(static=True)
+
+    def __call__(self, key: PRNGKeyArray) -> LinearBandit:
+        """Return the bandit."""
+        return LinearBandit.generate(self.size.input_dim, self.size.num_actions, _NOISE_SCALE, key=key)
+
+
+class NeuralEnvironment(eqx.Module):
+    """Draws the neural bandit of a run."""
+
+    size: BanditSize = eqx.field(static=True)
+
+    def __call__(self, key: PRNGKeyArray) -> NeuralBandit:
+        """Return the bandit."""
+        return NeuralBandit.generate(self.size.input_dim, self.size.num_actions, _TEMPERATURE, key=key)
+
+
+@ft.cache
+def digit_bandit(pooling: int) -> ClassificationBandit:
+    """Return the bandit of all digits, the same for all runs, with pixels averaged over squares."""
+    parts = [digits("train"), digits("test")]
+    images = np.concatenate([part.x for part in parts])[:, 0]
+    side = images.shape[1] // pooling
+    pooled = images.reshape(-1, side, pooling, side, pooling).mean(axis=(2, 4))
+    return ClassificationBandit(pooled.reshape(len(pooled), -1), np.concatenate([part.y for part in parts]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where agents act, and what they know of it."""
+
+    environment: AbstractBandit | LinearEnvironment | NeuralEnvironment
+    input_dim: int
+    num_outputs: int
+    temperature: float
+    noise_scale: float | None = None
+
+
+def _place(bandit: str, size: BanditSize) -> Place:
+    """Return the place of a bandit."""
+    if bandit == "linear":
+        return Place(
+            environment=LinearEnvironment(size),
+            input_dim=size.input_dim,
+            num_outputs=1,
+            temperature=_LINEAR_TEMPERATURE,
+            noise_scale=_NOISE_SCALE,
+        )
+    if bandit == "neural":
+        environment = NeuralEnvironment(size)
+        return Place(environment=environment, input_dim=size.input_dim, num_outputs=2, temperature=_TEMPERATURE)
+    environment = digit_bandit(size.pooling)
+    return Place(environment=environment, input_dim=environment.input_dim, num_outputs=2, temperature=_TEMPERATURE)
+
+
+def _make_agent(config: BanditOf, place: Place, batch_size: int) -> ENNAgent:
+    """Return the agent of a run."""
+    num_steps = config.size.num_steps
+    return bandit_agent(
+        config.variant,
+        knowledge_of(place.input_dim, place.num_outputs, place.temperature),
+        config.rule,
+        batch_size=batch_size,
+        num_steps=num_steps,
+        noise_scale=place.noise_scale,
+    )
+
+
+def batch_size_of(config: BanditOf) -> int:
+    """Return the number of observations of an update: the declared one, or as many as the epinet's operations allow."""
+    if config.compute == "equal":
+        return config.size.batch_size
+    place = _place(config.bandit, config.size)
+    epinet = replace(config, variant=variant_of("epinet"))
+    own, allowed = (
+        example_flops(lambda size, c=c: _make_agent(c, place, size), place.input_dim) for c in (config, epinet)
+    )
+    return max(1, round(config.size.batch_size * allowed / own))
+
+
+def groups(configs: Mapping[str, BanditOf]) -> list[list[str]]:
+    """Return each run by itself: no two share a program, but all agents meet the same environments."""
+    return [[name] for name in configs]
+
+
+def run(configs: Sequence[BanditOf], *, key: PRNGKeyArray) -> list[list[Row]]:
+    """Return the regret curve of one agent, and the regret of each of its runs."""
+    (config,) = configs
+    size, place = config.size, _place(config.bandit, config.size)
+    (own_key,) = named_keys(key, config.bandit)
+    batch_size = batch_size_of(config)
+    agent = _make_agent(config, place, batch_size)
+    runs = run_bandits(agent, place.environment, num_steps=size.num_steps, keys=jr.split(own_key, size.num_runs))
+    regret = np.asarray(runs.regret, dtype=float)
+    common = {
+        "bandit": config.bandit,
+        "agent": config.variant.agent,
+        "label": config.variant.label,
+        "rule": config.rule,
+        "compute": config.compute,
+        "batch_size": batch_size,
+    }
+    steps = np.unique(np.linspace(1, size.num_steps, size.num_points + 1).round().astype(int))
+    errors = regret.std(axis=0, ddof=1) / np.sqrt(size.num_runs)
+    means = regret.mean(axis=0)
+    rows: list[Row] = [
+        {**common, "row": "curve", "step": int(step), "regret": means[step - 1], "error": errors[step - 1]}
+        for step in steps
+    ]
+    rows += [
+        {**common, "row": "run", "seed": seed, "step": size.num_steps, "regret": value}
+        for seed, value in enumerate(regret[:, -1])
+    ]
+    return [rows]

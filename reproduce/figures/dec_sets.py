@@ -1,0 +1,54 @@
+"""Beyond the paper: what a set earns that was chosen by joint predictions, by marginals, exactly, or by chance."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..over_seeds import mean_over
+from ..style import AGENTS, INK, MUTED
+
+Rows = Sequence[Mapping[str, Any]]
+
+_ORDER = ("mlp", "dropout", "ensemble", "ensemble+", "epinet")
+# Color, marker, filling and words of each way of choosing.
+_WAYS = {
+    "marginal": {"color": AGENTS["marginal"].color, "marker": "s", "label": "greedy by marginals"},
+    "joint": {"color": AGENTS["joint"].color, "marker": "o", "label": "greedy by joint prediction"},
+    "exact": {"color": INK, "marker": "+", "label": "best set under joint prediction"},
+}
+
+
+def _draw_panel(ax: Axes, rows: Rows, agents: Sequence[str]) -> None:
+    """Draw what the sets of each agent earn; lines mark who knows nothing and who knows the truth."""
+    for shift, (way, look) in enumerate(_WAYS.items()):
+        points = [mean_over([float(row[way]) for row in rows if row["agent"] == agent]) for agent in agents]
+        bars = [0.0 if math.isnan(error) else error for _, error in points]
+        places = [place + 0.22 * (shift - 1) for place in range(len(agents))]
+        ax.errorbar(places, [mean for mean, _ in points], yerr=bars, linestyle="", markersize=5, capsize=2, **look)
+    for name, style, words in (("truth", "--", "best set under the truth"), ("random", ":", "random set")):
+        mean, _ = mean_over([float(row[name]) for row in rows])
+        ax.axhline(mean, color=MUTED, linestyle=style, linewidth=1.0, label=words)
+    ax.set_xticks(range(len(agents)), agents, rotation=35, ha="right", fontsize=7)
+    ax.grid(axis="x", visible=False)
+
+
+def draw(rows: Rows) -> Figure:
+    """Draw a row of panels per temperature, one for each number of candidates that are alike."""
+    agents = [agent for agent in _ORDER if any(row["agent"] == agent for row in rows)]
+    temperatures = sorted({row["temperature"] for row in rows})
+    copies = sorted({row["copies"] for row in rows})
+    figure = Figure(figsize=(6.75, 0.6 + 2.2 * len(temperatures)))
+    axes = figure.subplots(len(temperatures), len(copies), squeeze=False, sharex=True, sharey="row")
+    for line, temperature in zip(axes, temperatures, strict=True):
+        for ax, number in zip(line, copies, strict=True):
+            own = [row for row in rows if (row["temperature"], row["copies"]) == (temperature, number)]
+            _draw_panel(ax, own, agents)
+            words = "all different" if number == 1 else f"groups of {number} alike"
+            ax.set_title(f"$\\rho$ = {temperature:g}, {words}", fontsize=8)
+        line[0].set_ylabel("chance of a success")
+    handles, names = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=3, fontsize=7)
+    return figure

@@ -1,0 +1,229 @@
+"""The artifacts about decisions: protocols, pairing, correlations, claims, figures, and runs of the smallest size."""
+
+import math
+from dataclasses import replace
+
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from epinet_eqx import named_keys
+from reproduce.claims import CLAIMS, Verdict, judge
+from reproduce.configs.decisions import ACQUISITIONS, ActiveLearning, BanditOf, Bandits, BanditSize, Sets, Thesis
+from reproduce.configs.testbed import variant_of
+from reproduce.experiments import active, bandits, decision_agents, sets, thesis
+from reproduce.figures import dec_active, dec_bandits, dec_sets, dec_thesis
+from reproduce.rank_correlation import correlations, rank_correlation
+from reproduce.tiers import laptop, smoke
+
+pytestmark = pytest.mark.once
+
+SIZE = BanditSize(num_steps=3, num_runs=2, num_actions=4, input_dim=2, pooling=4, batch_size=8, num_points=2)
+
+
+def bandit_of(**changes):
+    known = {"bandit": "neural", "variant": variant_of("mlp"), "rule": "thompson", "compute": "equal", "size": SIZE}
+    return BanditOf(**(known | changes))
+
+
+def bandit_rows(label, regret, *, rule="thompson", compute="equal", bandit="neural"):
+    common = {"bandit": bandit, "agent": label.split("-")[0], "label": label, "rule": rule, "compute": compute}
+    curve = [{**common, "row": "curve", "step": step, "regret": regret * step, "error": 0.1} for step in (1, 2)]
+    runs = [{**common, "row": "run", "seed": seed, "step": 2, "regret": 2 * regret + seed} for seed in range(3)]
+    return curve + runs
+
+
+def thesis_rows(joint_sign):
+    """Agents whose regret is ordered as their joint divergence, or against it; the marginal one is in another order."""
+    agents = ("mlp", "dropout", "epinet", "bbb", "ensemble", "ensemble+", "hypermodel", "sgmcmc")
+    marginal = (3, 0, 6, 5, 1, 2, 7, 4)
+    return [
+        {
+            "agent": agent,
+            "label": agent,
+            "input_dim": 2,
+            "temperature": 0.1,
+            "seed": seed,
+            "marginal": 0.1 + 0.01 * marginal[number],
+            "joint": 1.0 + number + 0.01 * seed,
+            "regret": 0.5 + joint_sign * 0.05 * number + 0.001 * seed,
+        }
+        for number, agent in enumerate(agents)
+        for seed in range(4)
+    ]
+
+
+def set_rows(gain):
+    rows = []
+    for agent, own in (("mlp", 0.0), ("epinet", gain), ("ensemble", gain / 2)):
+        for copies in (1, 4):
+            for seed in range(4):
+                marginal = 0.6 + 0.01 * seed
+                joint = marginal + (own if copies > 1 else 0.0)
+                values = {
+                    "joint": joint,
+                    "exact": joint,
+                    "marginal": marginal,
+                    "random": 0.5,
+                    "truth": 1.0,
+                    "ratio": 0.9,
+                }
+                rows.append(
+                    {"agent": agent, "label": agent, "temperature": 0.1, "copies": copies, "seed": seed, **values}
+                )
+    return rows
+
+
+def active_rows(needed):
+    rows = []
+    for name in ACQUISITIONS:
+        for seed in range(3):
+            common = {"acquisition": name, "level": 0.8, "seed": seed}
+            rows += [{**common, "row": "round", "labels": 10 * n, "accuracy": 0.3 * n} for n in (1, 2, 3)]
+            rows.append({**common, "row": "needed", "labels": needed.get(name, 28.0) + seed, "budget": 30})
+    return rows
+
+
+def verdict(claim, rows):
+    return judge(CLAIMS[claim], rows).verdict
+
+
+def test_ranks_share_ties_and_are_correlated_by_hand():
+    assert rank_correlation(np.array([1.0, 2.0, 5.0]), np.array([0.1, 0.2, 0.3])) == pytest.approx(1.0)
+    assert rank_correlation(np.array([1.0, 2.0, 5.0]), np.array([0.3, 0.2, 0.1])) == pytest.approx(-1.0)
+    # Ranks 0.5, 0.5, 2 and 0, 1, 2: covariance 1.5, squares 1.5 and 2.
+    tied = rank_correlation(np.array([1.0, 1.0, math.inf]), np.array([0.1, 0.2, 0.3]))
+    assert tied == pytest.approx(1.5 / math.sqrt(1.5 * 2))
+    assert math.isnan(rank_correlation(np.ones(3), np.arange(3.0)))
+
+
+@pytest.mark.parametrize(("sign", "expected"), [(1, Verdict.HOLDS), (-1, Verdict.FAILS)])
+def test_the_thesis_follows_the_numbers(sign, expected):
+    rows = thesis_rows(sign)
+    values, resamples = correlations(rows)
+    assert values["joint"] == pytest.approx(sign)
+    assert len(resamples["joint"]) > 1000
+    assert verdict("dec_thesis-joint", rows) is expected
+    assert verdict("dec_thesis-beyond", rows) is expected
+    assert dec_thesis.draw(rows).axes
+
+
+def test_a_failed_agent_is_the_worst():
+    rows = [row if row["agent"] != "mlp" else {**row, "regret": "nan"} for row in thesis_rows(1)]
+    assert correlations(rows)[0]["joint"] < 0.5
+
+
+@pytest.mark.parametrize(("better", "expected"), [(0.5, Verdict.HOLDS), (-0.5, Verdict.FAILS)])
+def test_regret_is_compared_in_pairs(better, expected):
+    large = "ensemble-num_particles=30"
+    rows = bandit_rows("epinet", 2.0) + bandit_rows("mlp", 2.0 + better) + bandit_rows(large, 2.0 + better)
+    rows += bandit_rows("ensemble-num_particles=3", 2.0 - better)
+    rows += bandit_rows("epinet", 2.0 + better, rule="greedy") + bandit_rows(large, 2.0 + better, compute="matched")
+    for claim in ("neural-mlp", "neural-ensemble", "matched", "greedy"):
+        assert verdict(f"dec_bandits-{claim}", rows) is expected
+    assert verdict("dec_bandits-linear-mlp", rows) is Verdict.UNDECIDED
+    assert dec_bandits.draw(rows).axes
+
+
+@pytest.mark.parametrize(("gain", "expected"), [(0.1, Verdict.HOLDS), (-0.1, Verdict.FAILS)])
+def test_sets_are_compared_in_pairs(gain, expected):
+    rows = set_rows(gain)
+    for claim in ("joint", "copies", "ensemble"):
+        assert verdict(f"dec_sets-{claim}", rows) is expected
+    for claim in ("mlp", "greedy", "bound"):
+        assert verdict(f"dec_sets-{claim}", rows) is Verdict.HOLDS
+    assert dec_sets.draw(rows).axes
+
+
+def test_labels_are_counted_up_to_the_budget():
+    rows = active_rows({"uniform": 25.0, "bald": 15.0, "epig": math.inf})
+    assert verdict("dec_active-bald", rows) is Verdict.HOLDS
+    found = judge(CLAIMS["dec_active-epig"], rows)
+    # 30 minus 25, 26 and 27.
+    assert found.measurement.value == pytest.approx(4.0) and found.verdict is Verdict.FAILS
+    assert dec_active.draw(rows).axes
+
+
+def test_the_labels_that_are_needed_lie_between_rounds():
+    assert active.labels_needed([10, 20, 30], [0.2, 0.6, 0.7], 0.5) == pytest.approx(17.5)
+    assert active.labels_needed([10, 20], [0.6, 0.7], 0.5) == 10
+    assert active.labels_needed([10, 20], [0.1, 0.2], 0.5) == math.inf
+
+
+def test_protocols_are_whole_at_the_laptop_tier():
+    units = laptop(Bandits()).units()
+    labels = {unit.variant.label for unit in units.values()}
+    assert {"epinet", "dropout", "mlp", "ensemble+-num_particles=10"} < labels
+    assert {f"ensemble-num_particles={size}" for size in (3, 10, 30)} < labels
+    assert {unit.bandit for unit in units.values()} == {"linear", "neural", "digits"}
+    assert {unit.rule for unit in units.values()} == set(decision_agents.RULES)
+    assert {unit.compute for unit in units.values()} == {"equal", "matched"}
+    assert set(laptop(ActiveLearning()).units()) == set(ACQUISITIONS)
+
+
+def test_runs_of_one_program_are_grouped():
+    units = laptop(Thesis()).units()
+    for group in thesis.groups(units):
+        assert len({(units[name].variant, units[name].input_dim) for name in group}) == 1
+        assert len(group) == len({units[name].temperature for name in group}) == 3
+    assert [len(group) for group in sets.groups(laptop(Sets()).units())] == [2] * 5
+
+
+def test_matched_batches_have_the_operations_of_the_epinet():
+    sizes = [
+        bandits.batch_size_of(bandit_of(variant=variant, compute="matched", size=replace(SIZE, batch_size=100)))
+        for variant in (variant_of("ensemble", num_particles=3), variant_of("ensemble", num_particles=30))
+    ]
+    # An update of a particle costs the same in every ensemble.
+    assert sizes[0] == pytest.approx(10 * sizes[1], rel=0.1)
+    assert 1 < sizes[1] < 100
+
+
+def test_decay_is_the_tuned_one_for_the_examples_so_far():
+    knowledge = decision_agents.knowledge_of(10, 2, 0.1)
+    agent = decision_agents.sgd_agent(variant_of("epinet"))
+    tuned = agent.loss(replace_count(knowledge, 40))
+    assert 40.0 ** -decision_agents.prior_power(agent) * float(agent.loss(knowledge).penalty.scale) == pytest.approx(
+        float(tuned.penalty.scale), rel=1e-5
+    )
+
+
+def replace_count(knowledge, count):
+    return type(knowledge)(knowledge.input_dim, knowledge.num_classes, jnp.asarray(count), knowledge.temperature)
+
+
+def test_a_bandit_has_the_true_model_of_its_problem():
+    config = next(iter(smoke(Thesis()).units().values()))
+    problem = thesis.make_problems(config, key=jr.key(0))[1]
+    environment = thesis.TestbedEnvironment(jnp.asarray(config.temperature), config.input_dim, config.num_actions)
+    bandit = environment(named_keys(thesis.run_keys(config, key=jr.key(0))[1], "environment")[0])
+    x = jnp.ones(config.input_dim)
+    np.testing.assert_allclose(bandit.model(x), problem.model(x), rtol=1e-6)
+
+
+def test_candidates_come_in_groups():
+    config = next(iter(laptop(Sets()).units().values()))
+    pool = sets.make_candidates(config, jnp.asarray(4), key=jr.key(0))
+    first, second = pool[0] - pool[3], pool[0] - pool[4]
+    assert pool.shape == (12, 10) and jnp.linalg.norm(first) < 1 < jnp.linalg.norm(second)
+    masks = sets.all_sets(5, 2)
+    assert masks.shape == (10, 5) and (masks.sum(axis=1) == 2).all() and len(np.unique(masks, axis=0)) == 10
+
+
+def test_agents_meet_the_same_bandits():
+    (rows,) = bandits.run([bandit_of()], key=jr.key(0))
+    runs = [row for row in rows if row["row"] == "run"]
+    curve = [row for row in rows if row["row"] == "curve"]
+    assert [row["seed"] for row in runs] == [0, 1] and [row["step"] for row in curve] == [1, 2, 3]
+    assert curve[-1]["regret"] == pytest.approx(np.mean([row["regret"] for row in runs]))
+
+
+def test_sets_earn_no_more_than_the_truth():
+    config = next(iter(smoke(Sets()).units().values()))
+    config = replace(config, variant=variant_of("mlp", num_steps=2))
+    (rows,) = sets.run([config], key=jr.key(0))
+    assert len(rows) == len(config.copies) * config.num_problems
+    for row in rows:
+        assert max(row["joint"], row["marginal"], row["exact"], row["random"]) <= row["truth"] + 1e-6
+        assert 1 - math.exp(-1) <= row["ratio"] <= 1 + 1e-6
