@@ -41,3 +41,7 @@ class Inputs:
         if not folder.is_dir():
             raise ReproduceError(f"{option} must be a folder that exists; got {folder}. Expected {expected}.")
         return folder
+
+
+NOTHING = Inputs()
+"""No folder, and the machine as it is."""

@@ -126,6 +126,12 @@ class Variant:
         """What the output folder is called beside its tier; empty for the default."""
         return "-".join([part for part in (self.dataset, self.preset) if part and part != "paper"])
 
+    @property
+    def options(self) -> list[str]:
+        """The options of the command line that choose it."""
+        preset = [f"--preset {self.preset}"] if self.preset != "paper" else []
+        return ([f"--dataset {self.dataset}"] if self.dataset else []) + preset
+
     def words(self, tier: str) -> str:
         """Return what the corner of a figure says of it; empty for the default."""
         data = [f"tier {tier} · {self.dataset} instead of the paper's data"] if self.dataset else []
@@ -138,5 +144,11 @@ class Variant:
         if self.preset != "paper":
             raise UsageError(f"`--preset` is for `--tier paper`; got `--tier {tier}`.")
         if self.dataset == "imagenet":
-            raise UsageError(f"`--dataset imagenet` is for `--tier paper`; at tier {tier}, `--dataset folder` takes it.")
+            raise UsageError(
+                f"`--dataset imagenet` is for `--tier paper`; at tier {tier}, `--dataset folder` takes it."
+            )
         return replace(study, protocol=replace(study.protocol, dataset=self.dataset or study.protocol.dataset))
+
+
+DEFAULT = Variant()
+"""The data set and the preset of a tier."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+
 @dataclass(frozen=True, kw_only=True)
 class Training:
     """How a network is trained.

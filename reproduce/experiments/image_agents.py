@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import jax.random as jr
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from epinet_eqx import AbstractENN, named_keys
 from epinet_eqx.losses import Batch
 from epinet_eqx.networks import AbstractNetwork
 
 from ..configs import images
-from ..inputs import Inputs
+from ..inputs import NOTHING, Inputs
 
 Batches = Callable[[str], Iterator[Batch]]
 """From the name of a split (validation, test, augmented) to its batches; pairs and groups are never cut."""
@@ -29,7 +29,7 @@ class Seed:
     protocol: images.Protocol
     number: int
     key: PRNGKeyArray
-    inputs: Inputs = Inputs()
+    inputs: Inputs = NOTHING
 
     def key_of(self, name: str, *, shared: bool = False) -> PRNGKeyArray:
         """Return a stream of keys of this seed, or of all seeds."""
@@ -77,8 +77,21 @@ class Backend(Protocol):
     """How networks are made and trained: all that differs between tiers."""
 
     seed: Seed
-    num_classes: int
-    image_shape: tuple[int, int, int]
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes."""
+        ...
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """The shape of an image."""
+        ...
+
+    @property
+    def example(self) -> Array:
+        """One input of zeros, for its shape."""
+        ...
 
     def batches(self, split: str) -> Iterator[Batch]:
         """Yield the images of a split."""

@@ -15,7 +15,6 @@ from ..configs.images import Protocol
 from ..inputs import Inputs
 from .image_sources import Images, Prepared, Shift, open_images, share
 
-
 # Digits for testing, and as many for choosing temperatures.
 _NUM_HELD_OUT = 400
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from epinet_eqx import AbstractENN, load, named_keys, save
 from epinet_eqx.bayes import Deterministic, Ensemble
@@ -97,6 +98,11 @@ class MemoryBackend:
         return math.prod(self.image_shape)
 
     @property
+    def example(self) -> Array:
+        """One input of zeros, for its shape."""
+        return jnp.zeros(self.num_pixels)
+
+    @property
     def num_train(self) -> int:
         """The number of training examples."""
         return self.data.train.y.shape[0]
@@ -127,33 +133,46 @@ class MemoryBackend:
         key: PRNGKeyArray,
     ) -> Any:
         """Return an ENN trained on the training data of this seed."""
-        enn, settings = build(), settings_of(training, self.num_train)
+        enn = build()
         if self.planner is not None:
-            self._plan(name, enn, training, settings, num_index_samples)
+            self.plan(name, enn, training, num_index_samples=num_index_samples, recipe=recipe)
             return enn
 
         def train() -> Any:
-            options = {**settings, "num_index_samples": num_index_samples}
+            options = {**settings_of(training, self.num_train), "num_index_samples": num_index_samples}
             return fit(enn, self.data.train, loss_of(training), **options, key=key).enn
 
         return kept(self.seed.place(name, training, num_index_samples, *([recipe] if recipe else [])), enn, train)
 
-    def _plan(
-        self, name: str, enn: AbstractENN, training: Training, settings: Any, num_index_samples: int, copies: int = 1
+    def plan(
+        self, name: str, enn: AbstractENN, training: Training, *, loss: Any = None, data: Any = None, **more: Any
     ) -> None:
-        """Tell the planner of a training."""
+        """Tell the planner of a training.
+
+        Args:
+            name: what is trained.
+            enn: the ENN before training.
+            training: how it is trained.
+            loss: its loss, by default that of the training.
+            data: examples, by default those for training.
+            more: `num_index_samples`, and the number of `copies`.
+        """
         assert self.planner is not None
-        loss, optimizer = loss_of(training), settings["optimizer"]
-        state = init_state(enn, optimizer, key=self.seed.key)
-        batch = jax.tree.map(lambda leaf: leaf[: training.batch_size], self.data.train)
-        arrays, rest = eqx.partition(state, eqx.is_array)
+        settings = settings_of(training, self.num_train)
+        options: Any = {
+            "loss": loss_of(training) if loss is None else loss,
+            "optimizer": settings["optimizer"],
+            "num_index_samples": more.get("num_index_samples", 1),
+        }
+        batch = jax.tree.map(lambda leaf: leaf[: training.batch_size], self.data.train if data is None else data)
+        arrays, rest = eqx.partition(init_state(enn, options["optimizer"], key=self.seed.key), eqx.is_array)
 
         def step(arrays: Any, batch: Batch) -> Any:
-            options: Any = {"loss": loss, "optimizer": optimizer, "num_index_samples": num_index_samples}
             new, value = train_step(eqx.combine(arrays, rest), batch, **options)
             return eqx.filter(new, eqx.is_array), value
 
-        self.planner.add(name, step, (arrays, batch), steps=settings["num_steps"], copies=copies, kept=enn)
+        copies, steps = more.get("copies", 1), settings["num_steps"]
+        self.planner.add(name, step, (arrays, batch), steps=steps, copies=copies, kept=enn, detail=more.get("recipe"))
 
     @ft.cached_property
     def particles(self) -> Ensemble:
@@ -162,10 +181,9 @@ class MemoryBackend:
         count, size = max(protocol.ensemble_sizes), protocol.sizes[0]
         keys = jax.random.split(self.seed.key, count)
         like = Ensemble(eqx.filter_vmap(lambda key: self.make_network(size, key))(keys))
-        settings = settings_of(training, self.num_train)
         if self.planner is not None:
             network = self.make_network(size, self.seed.key)
-            self._plan(f"particle {size}", Deterministic(network), training, settings, 1, copies=count)
+            self.plan(f"particle {size}", Deterministic(network), training, copies=count)
             return like
 
         def train() -> Ensemble:
@@ -174,7 +192,7 @@ class MemoryBackend:
                 self.data.train,
                 loss_of(training),
                 num_particles=count,
-                **settings,
+                **settings_of(training, self.num_train),
                 key=self.seed.key_of("particles"),
             )
             return ensemble

@@ -45,7 +45,8 @@ def _mimo(backend: MemoryBackend, key: Any) -> AbstractENN:
     size, training = protocol.sizes[0], protocol.training
     network = MLP(2 * backend.num_pixels, 2 * backend.num_classes, (size, size), feature_layers=(), key=init_key)
     if backend.planner is not None:
-        # As many steps of as many operations as one network of the doubled width in and out.
+        loss, pairs = MIMOLoss(loss_of(training)), mimo_batch(data.train, key=pair_key)
+        backend.plan("mimo", Deterministic(network), training, loss=loss, data=pairs)
         return MIMO(network)
 
     def train() -> Any:
