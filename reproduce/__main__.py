@@ -8,11 +8,14 @@ from pathlib import Path
 from tqdm import tqdm
 
 from . import runner
+from .configs.image_paper import DATASETS, PRESETS, Variant
+from .dry_run import DEFAULT_TFLOPS, dry_run, simulate_devices
 from .errors import ReproduceError, UsageError, unknown
 from .executors import EXECUTORS, open_executor
 from .index import Entry, select
 from .inputs import Inputs
 from .paths import REFERENCE, Output
+from .registry import REGISTRY
 from .restore import restore
 from .tables import ledger
 from .tiers import TIERS
@@ -25,6 +28,9 @@ _EPILOG = """examples:
   python -m reproduce draw --only thm1
   python -m reproduce run --session testbed --workers 2
   python -m reproduce verify --session theory
+  python -m reproduce run --session imagenet --tier paper --data-dir IMAGENET
+  python -m reproduce run --session imagenet --tier paper --dry-run --devices 16
+  python -m reproduce run --only fig10 --dataset fashion_mnist --data-dir FASHION_MNIST
   python -m reproduce restore --tier paper --only fig05 && python -m reproduce draw --tier paper --only fig05
   python -m reproduce.paper
 
@@ -48,6 +54,15 @@ def _parser() -> argparse.ArgumentParser:
         "--only", action="append", default=[], metavar="ID", help="only this artifact; may be repeated, or a,b,c"
     )
     shared.add_argument("--session", help="only the artifacts of this session, such as theory")
+    shared.add_argument(
+        "--dataset", default="", metavar="NAME", help=f"other data for image figures: {', '.join(DATASETS)}"
+    )
+    shared.add_argument(
+        "--preset",
+        default="paper",
+        metavar="NAME",
+        help=f"epinets of tier paper: {', '.join(PRESETS)} (default: paper)",
+    )
     shared.add_argument("--out", type=Path, default=Path("out"), metavar="DIR", help="output folder (default: out)")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser(
@@ -66,6 +81,21 @@ def _parser() -> argparse.ArgumentParser:
         help=f"where to compute: {', '.join(EXECUTORS)} (default: local); dask needs the extra",
     )
     run.add_argument("--scheduler", metavar="ADDRESS", help="a running Dask scheduler; by default one is started here")
+    run.add_argument(
+        "--accumulate", type=int, default=1, metavar="N", help="parts that a large batch goes through in (default: 1)"
+    )
+    run.add_argument("--loaders", type=int, default=0, metavar="N", help="processes that decode images (default: 0)")
+    run.add_argument("--devices", type=int, metavar="N", help="simulate so many devices on the CPU")
+    run.add_argument(
+        "--dry-run", action="store_true", help="train nothing: compile each step, say what the run would take"
+    )
+    run.add_argument(
+        "--tflops",
+        type=float,
+        default=DEFAULT_TFLOPS,
+        metavar="X",
+        help=f"speed of a device that --dry-run reckons with, in TFLOP/s (default: {DEFAULT_TFLOPS:g})",
+    )
     run.add_argument("--quiet", action="store_true", help="no progress bar")
     commands.add_parser("draw", parents=[shared], help="draw from the records there are, and print the ledger")
     check = commands.add_parser("verify", parents=[shared], help="compare fresh CSVs with the accepted ones")
@@ -91,7 +121,7 @@ def _list(chosen: Sequence[Entry], output: Output) -> int:
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     for line in lines:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-    print(f"\nminutes are for tier {output.tier}; units done are those in {output.root / output.tier}")
+    print(f"\nminutes are for tier {output.tier}; units done are those in {output.folder}")
     return 0
 
 
@@ -146,41 +176,84 @@ def _continue_command(arguments: argparse.Namespace) -> str:
     words = [f"python -m reproduce {arguments.command}", f"--tier {arguments.tier}", f"--out {arguments.out}"]
     words += [f"--only {name}" for name in arguments.only]
     words += [f"--session {arguments.session}"] if arguments.session else []
-    for name in ("data_dir", "weights"):
-        folder = getattr(arguments, name, None)
-        words += [f"--{name.replace('_', '-')} {folder}"] if folder else []
+    words += Variant(dataset=arguments.dataset, preset=arguments.preset).options
+    for name, default in (("data_dir", None), ("weights", None), ("accumulate", 1), ("loaders", 0), ("devices", None)):
+        value = getattr(arguments, name, default)
+        words += [f"--{name.replace('_', '-')} {value}"] if value != default else []
     return " ".join(words)
 
 
-def _dispatch(arguments: argparse.Namespace) -> int:
-    """Run the command; return the exit code."""
+def _choose(arguments: argparse.Namespace) -> tuple[list[Entry], Output]:
+    """Return the artifacts and the output folder that a command names."""
     if arguments.tier not in TIERS:
         raise unknown("--tier", arguments.tier, TIERS)
+    variant = Variant(dataset=arguments.dataset, preset=arguments.preset)
     only = [name for group in arguments.only for name in group.split(",")]
     chosen = select(only, arguments.session, tier=arguments.tier)
     if not chosen:
         raise UsageError(f"`--only` must name artifacts of the session {arguments.session}; got {', '.join(only)}.")
-    output = Output(root=arguments.out, tier=arguments.tier)
+    if variant.name:
+        others = [entry.id for entry in chosen if not REGISTRY[entry.id].plan]
+        if others:
+            options = " and ".join(f"`{option}`" for option in variant.options)
+            raise UsageError(f"{options} must go with image figures only; got {others[0]}.")
+        for entry in chosen:
+            REGISTRY[entry.id].at_tier(arguments.tier, variant)
+    return chosen, Output(root=arguments.out, tier=arguments.tier, variant=variant)
+
+
+def _run(chosen: Sequence[Entry], output: Output, arguments: argparse.Namespace) -> int:
+    """Compute what is missing, or say what that would take."""
+    for name, least in (("accumulate", 1), ("loaders", 0), ("devices", 1)):
+        value = getattr(arguments, name)
+        if value is not None and value < least:
+            raise UsageError(f"`--{name}` must be at least {least}; got {value}.")
+    if arguments.devices is not None:
+        simulate_devices(arguments.devices)
+    inputs = Inputs(
+        data_dir=arguments.data_dir,
+        weights=arguments.weights,
+        accumulate=arguments.accumulate,
+        loaders=arguments.loaders,
+    )
+    if arguments.dry_run:
+        if not arguments.tflops > 0:
+            raise UsageError(f"`--tflops` must be above 0; got {arguments.tflops:g}.")
+        print(dry_run(chosen, output, inputs=inputs, tflops=arguments.tflops, say=tqdm.write))
+        return 0
+    workers = arguments.workers
+    if workers > 1 and output.tier == "paper" and any(REGISTRY[entry.id].plan for entry in chosen):
+        tqdm.write("Image figures of tier paper have all devices to themselves: one process computes them.")
+        workers = 1
+    with open_executor(arguments.executor, workers=workers, scheduler=arguments.scheduler) as executor:
+        runner.run(
+            chosen,
+            output,
+            inputs=inputs,
+            force=arguments.force,
+            progress=not arguments.quiet,
+            say=tqdm.write,
+            executor=executor,
+        )
+    return _draw(chosen, output)
+
+
+def _dispatch(arguments: argparse.Namespace) -> int:
+    """Run the command; return the exit code."""
+    chosen, output = _choose(arguments)
     if arguments.command == "list":
         return _list(chosen, output)
-    if arguments.command == "verify":
+    if arguments.command in ("verify", "restore"):
+        if output.variant.name:
+            raise UsageError(
+                f"`{arguments.command}` has references of the default data only; got {' '.join(output.variant.options)}."
+            )
+        if arguments.command == "restore":
+            return _restore(chosen, output)
         if arguments.accept:
             return _accept(chosen, output, partial=arguments.partial)
         return _verify(chosen, output)
-    if arguments.command == "restore":
-        return _restore(chosen, output)
-    if arguments.command == "run":
-        with open_executor(arguments.executor, workers=arguments.workers, scheduler=arguments.scheduler) as executor:
-            runner.run(
-                chosen,
-                output,
-                inputs=Inputs(data_dir=arguments.data_dir, weights=arguments.weights),
-                force=arguments.force,
-                progress=not arguments.quiet,
-                say=tqdm.write,
-                executor=executor,
-            )
-    return _draw(chosen, output)
+    return _run(chosen, output, arguments) if arguments.command == "run" else _draw(chosen, output)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

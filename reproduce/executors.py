@@ -2,7 +2,8 @@
 
 An executor maps a function over tasks and yields results as they come, in any order. It never writes: what is done is
 written by the process that asked, so that a lost worker loses nothing but the group that it was computing, and that is
-computed again.
+computed again. A function may yield several results per task: here each is handed on as soon as it is there, from
+other processes all results of a task together.
 """
 
 import contextlib
@@ -22,17 +23,23 @@ _MAX_LOST_WORKERS = 10
 class Executor(Protocol):
     """What computes tasks."""
 
-    def map(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+    def map(self, function: Callable[[Any], Iterable[Any]], tasks: Iterable[Any]) -> Iterator[Any]:
         """Yield the results of the tasks, as they come."""
         ...
+
+
+def _all_of(function: Callable[[Any], Iterable[Any]], task: Any) -> list[Any]:
+    """Return all results of a task."""
+    return list(function(task))
 
 
 class InProcess:
     """One task after the other, here."""
 
-    def map(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+    def map(self, function: Callable[[Any], Iterable[Any]], tasks: Iterable[Any]) -> Iterator[Any]:
         """Yield the results in order."""
-        return (function(task) for task in tasks)
+        for task in tasks:
+            yield from function(task)
 
 
 class Processes:
@@ -42,15 +49,15 @@ class Processes:
         """Initialize with the number of processes."""
         self.num_workers = num_workers
 
-    def map(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+    def map(self, function: Callable[[Any], Iterable[Any]], tasks: Iterable[Any]) -> Iterator[Any]:
         """Yield the results as they come."""
         # JAX has threads: a fork of it may hang.
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(self.num_workers, mp_context=context) as pool:
-            futures = [pool.submit(function, task) for task in tasks]
+            futures = [pool.submit(_all_of, function, task) for task in tasks]
             try:
                 for future in as_completed(futures):
-                    yield future.result()
+                    yield from future.result()
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 for process in (pool._processes or {}).values():
@@ -65,14 +72,14 @@ class Dask:
         """Initialize with a client of the cluster."""
         self.client = client
 
-    def map(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+    def map(self, function: Callable[[Any], Iterable[Any]], tasks: Iterable[Any]) -> Iterator[Any]:
         """Yield the results as they come."""
         import distributed
 
         # `pure=False`: a task that is asked for again is computed again.
-        futures = [self.client.submit(function, task, pure=False) for task in tasks]
+        futures = [self.client.submit(_all_of, function, task, pure=False) for task in tasks]
         for future in distributed.as_completed(futures):
-            yield future.result()
+            yield from future.result()
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .configs.image_paper import DEFAULT, Variant
 from .errors import UsageError, unknown
 
 _PATH = Path(__file__).with_name("artifacts.toml")
@@ -34,8 +35,10 @@ class Entry:
     claims: tuple[str, ...]
     tolerances: Mapping[str, Tolerance]
 
-    def note(self, tier: str) -> str:
+    def note(self, tier: str, variant: Variant = DEFAULT) -> str:
         """Return what the corner of the figure says; empty for the paper's own data at full size."""
+        if variant.name:
+            return variant.words(tier)
         if tier == "paper":
             return self.data if self.exact else ""
         return f"tier {tier} · {self.data}"

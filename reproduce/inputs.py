@@ -1,4 +1,7 @@
-"""Folders that a run reads. Where they are changes no result: they are no part of a configuration or of its hash."""
+"""What a run needs beside its configuration: folders, and how to use the machine.
+
+None of it changes what is computed, so it is no part of a configuration or of its hash.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,15 +11,21 @@ from .errors import ReproduceError
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What the command line says of folders.
+    """What the command line says of folders and of the machine.
 
     Attributes:
         data_dir: folder of a data set.
         weights: folder of trained networks.
+        networks: where networks are kept while an artifact is not complete, set by the runner; None for nowhere.
+        accumulate: number of parts that a batch goes through in, where it does not fit into memory.
+        loaders: processes that read and decode images; 0 for threads.
     """
 
     data_dir: Path | None = None
     weights: Path | None = None
+    networks: Path | None = None
+    accumulate: int = 1
+    loaders: int = 0
 
     def require(self, name: str, *, expected: str) -> Path:
         """Return a folder, which must have been given and be there.
@@ -32,3 +41,7 @@ class Inputs:
         if not folder.is_dir():
             raise ReproduceError(f"{option} must be a folder that exists; got {folder}. Expected {expected}.")
         return folder
+
+
+NOTHING = Inputs()
+"""No folder, and the machine as it is."""

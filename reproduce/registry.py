@@ -31,6 +31,7 @@ from .configs import (
     ShortfallBound,
     Thesis,
 )
+from .configs.image_paper import DEFAULT, Variant
 from .configs.images import DIGITS, PAIRS, PAIRS_FIVE, Protocol
 from .errors import unknown
 from .tiers import TIERS
@@ -69,6 +70,8 @@ class Artifact:
         records: the folder of its records, by default its own. Artifacts with one folder have one seed, and share what
             they have in common.
         reads_inputs: whether the experiment takes `inputs=`, the folders that the command line names.
+        plan: name of a function of the same module that says what units would train, for `--dry-run`.
+        draws_config: whether the drawing takes `config=`, the configuration of the rows.
     """
 
     config: Config
@@ -78,16 +81,19 @@ class Artifact:
     groups: str = ""
     records: str = ""
     reads_inputs: bool = False
+    plan: str = ""
+    draws_config: bool = False
 
     def folder(self, name: str) -> str:
         """Return the folder of the records of this artifact, whose id is `name`."""
         return self.records or name
 
-    def at_tier(self, tier: str) -> Config:
-        """Return the configuration at a tier."""
+    def at_tier(self, tier: str, variant: Variant = DEFAULT) -> Config:
+        """Return the configuration at a tier, of another data set or preset if it has them."""
         if tier not in self.tiers:
             raise unknown("--tier", tier, self.tiers)
-        return self.tiers[tier](self.config)
+        config = self.tiers[tier](self.config)
+        return variant.apply(config, tier) if isinstance(config, ImageStudy) and variant.name else config
 
     @ft.cached_property
     def source(self) -> bytes:
@@ -104,6 +110,11 @@ class Artifact:
         module, _ = self.run.split(":")
         return getattr(importlib.import_module(f"reproduce.experiments.{module}"), self.groups)
 
+    def load_plan(self) -> Callable[..., Any]:
+        """Import and return what says what units would train."""
+        module, _ = self.run.split(":")
+        return getattr(importlib.import_module(f"reproduce.experiments.{module}"), self.plan)
+
     def load_draw(self) -> Callable[..., Any]:
         """Import and return the drawing function."""
         return importlib.import_module(f"reproduce.figures.{self.draw}").draw
@@ -111,19 +122,19 @@ class Artifact:
 
 _TESTBED = {"groups": "groups", "records": "testbed", "tiers": TIERS}
 
-# ImageNet and CIFAR at full size need accelerators; the tiers that there are have data that come with a package.
-_IMAGE_TIERS = {name: TIERS[name] for name in ("smoke", "laptop")}
 
-
-def _image(parts: tuple[str, ...], protocol: Protocol, records: str, draw: str) -> Artifact:
-    """Return an image figure that shows these parts of a protocol."""
+def _image(parts: tuple[str, ...], protocol: Protocol, records: str, draw: str, **more: Any) -> Artifact:
+    """Return an image figure that shows these parts of a protocol; its records are named by the paper's data set."""
     return Artifact(
-        config=ImageStudy(protocol=protocol, parts=parts),
+        config=ImageStudy(protocol=protocol, parts=parts, full=records),
         run="images:run",
         draw=draw,
         groups="groups",
         records=records,
-        tiers=_IMAGE_TIERS,
+        tiers=TIERS,
+        reads_inputs=True,
+        plan="plan",
+        **more,
     )
 
 
@@ -153,7 +164,7 @@ REGISTRY: dict[str, Artifact] = {
     "fig08": _image(("augmented",), PAIRS, "imagenet", "fig08"),
     "fig12": _image(_AGENTS, PAIRS, "imagenet", "fig12"),
     "fig13": _image(("bases", "epinets"), PAIRS, "imagenet", "fig13"),
-    "fig14": _image(("ablation",), PAIRS, "imagenet", "fig14"),
+    "fig14": _image(("ablation",), PAIRS, "imagenet", "fig14", draws_config=True),
     "fig10": _image(_AGENTS, DIGITS, "cifar10", "fig10"),
     "fig11": _image(_AGENTS, PAIRS_FIVE, "cifar100", "fig11"),
     "dec_bandits": Artifact(config=Bandits(), run="bandits:run", draw="dec_bandits", groups="groups", tiers=TIERS),

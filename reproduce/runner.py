@@ -3,9 +3,10 @@
 import functools as ft
 import hashlib
 import json
+import shutil
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tqdm import tqdm
@@ -17,6 +18,7 @@ from .executors import Executor
 from .files import write_atomically
 from .index import Entry, select
 from .inputs import Inputs
+from .memory import told
 from .paths import Output
 from .provenance import package_version, provenance
 from .record import Record
@@ -42,9 +44,9 @@ class Job:
 class InterruptedRunError(ReproduceError):
     """The run was stopped from the keyboard; what is done is kept."""
 
-    def __init__(self, done: int, total: int):
-        """Initialize with how many units are done."""
-        super().__init__(f"Stopped: {done} of {total} units are done and kept.")
+    def __init__(self, done: int, total: int, words: str = ""):
+        """Initialize with how many units are done, and what else is known of the one that was not."""
+        super().__init__(f"Stopped: {done} of {total} units are done and kept." + (f" {words}" if words else ""))
 
 
 def jobs(entry: Entry, output: Output) -> list[Job]:
@@ -53,7 +55,7 @@ def jobs(entry: Entry, output: Output) -> list[Job]:
     folder = artifact.folder(entry.id)
     version = package_version()
     found = []
-    for unit, config in artifact.at_tier(output.tier).units().items():
+    for unit, config in artifact.at_tier(output.tier, output.variant).units().items():
         wanted = record.config_hash(
             artifact=folder,
             unit=unit,
@@ -67,8 +69,23 @@ def jobs(entry: Entry, output: Output) -> list[Job]:
     return found
 
 
-def compute(group: Sequence[Job], *, inputs: Inputs) -> list[Record]:
-    """Run the units of one group; a function of its arguments, so that any process can do it."""
+def _digest(name: str) -> str:
+    """Return what networks that are kept belong to, beside their own configuration: code, version and seed."""
+    artifact = REGISTRY[name]
+    parts = (artifact.source, package_version().encode(), str(SEEDS[artifact.folder(name)]).encode())
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:12]
+
+
+def networks_in(name: str, inputs: Inputs, output: Output) -> Inputs:
+    """Return the inputs of an artifact, with the place where its networks are kept."""
+    return replace(inputs, networks=output.networks(REGISTRY[name].folder(name), _digest(name)))
+
+
+def compute(group: Sequence[Job], *, inputs: Inputs, output: Output) -> Iterator[Record]:
+    """Run the units of one group and yield their records; a function of its arguments, so that any process can do it.
+
+    An experiment that yields its results one by one has each of them recorded as soon as it is there.
+    """
     import jax.random as jr
 
     from epinet_eqx import named_keys
@@ -79,16 +96,19 @@ def compute(group: Sequence[Job], *, inputs: Inputs) -> list[Record]:
     key = jr.key(SEEDS[folder])
     run = artifact.load_run()
     if artifact.reads_inputs:
-        run = ft.partial(run, inputs=inputs)
+        run = ft.partial(run, inputs=networks_in(first.artifact, inputs, output))
     start = time.perf_counter()
     if artifact.groups:
-        found = run([job.config for job in group], key=key)
+        results = run([job.config for job in group], key=key)
     else:
         (own_key,) = named_keys(key, first.unit)
-        found = [run(first.config, key=own_key)]
-    origin = provenance(seconds=(time.perf_counter() - start) / len(group))
-    return [
-        Record(
+        results = [run(first.config, key=own_key)]
+    if isinstance(results, list):
+        # All came at once: each took its share of the time.
+        start = time.perf_counter() - (time.perf_counter() - start) / len(group)
+    for job, rows in zip(group, told(results), strict=True):
+        seconds = time.perf_counter() - start
+        yield Record(
             artifact=folder,
             unit=job.unit,
             hash=job.hash,
@@ -96,13 +116,13 @@ def compute(group: Sequence[Job], *, inputs: Inputs) -> list[Record]:
             config=asdict(job.config),
             seed=SEEDS[folder],
             rows=rows,
-            provenance=origin,
+            provenance=provenance(seconds=seconds),
         )
-        for job, rows in zip(group, found, strict=True)
-    ]
+        if not isinstance(results, list):
+            start = time.perf_counter()
 
 
-def _grouped(work: Sequence[Job]) -> list[list[Job]]:
+def grouped(work: Sequence[Job]) -> list[list[Job]]:
     """Return jobs as they are computed: alone, or in groups, which artifacts that share records share, too."""
     by_run: dict[tuple[str, str], dict[str, Job]] = {}
     for job in work:
@@ -141,6 +161,9 @@ def run(
         executor: where the groups are computed. Records are written here, each as soon as it is there.
     """
     # What two artifacts share is one record, and computed once.
+    if force:
+        for entry in chosen:
+            shutil.rmtree(output.networks(REGISTRY[entry.id].folder(entry.id), _digest(entry.id)), ignore_errors=True)
     work = {(REGISTRY[entry.id].folder(entry.id), job.unit): job for entry in chosen for job in jobs(entry, output)}
     missing = [job for job in work.values() if force or job.found.record is None]
     done = len(work) - len(missing)
@@ -151,14 +174,13 @@ def run(
             say(f"{job.artifact} {job.unit} is computed again: {job.found.reason}.")
     with tqdm(total=len(work), initial=done, unit="unit", disable=not progress) as bar:
         try:
-            for records in executor.map(ft.partial(compute, inputs=inputs), _grouped(missing)):
-                for found in records:
-                    record.write(output.record(found.artifact, found.unit), found)
-                    done += 1
-                    bar.update()
-                bar.set_description(f"{records[-1].artifact} {records[-1].unit}")
-        except KeyboardInterrupt:
-            raise InterruptedRunError(done, len(work)) from None
+            for found in executor.map(ft.partial(compute, inputs=inputs, output=output), grouped(missing)):
+                record.write(output.record(found.artifact, found.unit), found)
+                done += 1
+                bar.update()
+                bar.set_description(f"{found.artifact} {found.unit}")
+        except KeyboardInterrupt as stop:
+            raise InterruptedRunError(done, len(work), str(stop)) from None
 
 
 def collect(entry: Entry, output: Output, *, partial: bool = False) -> None:
@@ -166,9 +188,11 @@ def collect(entry: Entry, output: Output, *, partial: bool = False) -> None:
     work = jobs(entry, output)
     records = [job.found.record for job in work if job.found.record is not None]
     if not records or (len(records) < len(work) and not partial):
+        words = "".join(f" {option}" for option in output.variant.options)
         raise ReproduceError(
-            f"{entry.id} has {len(records)} of its {len(work)} units at tier {output.tier} in {output.root}; "
-            f"`python -m reproduce run --tier {output.tier} --only {entry.id} --out {output.root}` computes the rest."
+            f"{entry.id} has {len(records)} of its {len(work)} units at tier {output.tier}{words} in {output.root}; "
+            f"`python -m reproduce run --tier {output.tier} --only {entry.id} --out {output.root}{words}` computes the "
+            "rest."
         )
     aggregate.write_csv(output.csv(entry.id), records)
 
@@ -212,9 +236,11 @@ def draw(entry: Entry, output: Output) -> None:
     """Draw an artifact from its CSV, as PDF and PNG."""
     rows = aggregate.read_rows(output.csv(entry.id))
     with style_context():
-        figure = REGISTRY[entry.id].load_draw()(rows)
+        artifact = REGISTRY[entry.id]
+        options = {"config": artifact.at_tier(output.tier, output.variant)} if artifact.draws_config else {}
+        figure = artifact.load_draw()(rows, **options)
         for kind in ("pdf", "png"):
-            content = picture_bytes(figure, kind, note=entry.note(output.tier))
+            content = picture_bytes(figure, kind, note=entry.note(output.tier, output.variant))
             write_atomically(output.figure(entry.id, kind), content)
 
 

@@ -26,6 +26,7 @@ from .configs import (
     Thesis,
 )
 from .configs.decisions import BanditSize, thesis_variants
+from .configs.image_paper import full_protocol
 from .configs.images import Protocol
 from .configs.testbed import ABLATIONS, BALANCED, scaling_variants, variant_of
 
@@ -197,7 +198,8 @@ def laptop(config: Config) -> Config:
 
 def paper(config: Config) -> Config:
     """Return the configuration at full size, which is as it is written."""
-    return config
+    # But for an image protocol, which is written as what a laptop can do.
+    return replace(config, protocol=full_protocol(config.full)) if isinstance(config, ImageStudy) else config
 
 
 TIERS: Mapping[str, Callable[[Config], Config]] = {"smoke": smoke, "laptop": laptop, "paper": paper}

@@ -21,7 +21,7 @@ def reference(tmp_path, monkeypatch):
     output = Output(root=tmp_path / "first", tier="smoke")
     first, second = runner.jobs(ENTRY, output)
     monkeypatch.setattr(runner, "jobs", lambda entry, output: [look_up(output, job) for job in (first, second)])
-    records = runner.compute([first], inputs=Inputs())
+    records = list(runner.compute([first], inputs=Inputs(), output=output))
     runner.record.write(output.record("thm1", first.unit), records[0])
     runner.collect(ENTRY, output, partial=True)
     folder = tmp_path / "reference"

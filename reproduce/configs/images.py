@@ -2,10 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
-
-ImageChanges = tuple[tuple[str, Any], ...]
-"""Fields of `EpinetRecipe` with other values than the default's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,10 +10,14 @@ class Training:
 
     Attributes:
         epochs: passes over the training data.
-        batch_size: examples per step.
-        learning_rate: learning rate of Adam.
+        batch_size: examples per step, over all devices.
+        learning_rate: the largest learning rate.
         l2: strength of the L2 penalty.
         label_smoothing: the wrong classes share this weight.
+        optimizer: "adam", or "sgd" with Nesterov momentum 0.9.
+        schedule: how the learning rate goes on: "constant", "cosine", or "steps" (a tenth at 1/3, 2/3 and 8/9 of the
+            training).
+        warmup_epochs: passes over the data in which the learning rate rises.
     """
 
     epochs: int
@@ -25,6 +25,18 @@ class Training:
     learning_rate: float = 1e-3
     l2: float = 1e-4
     label_smoothing: float = 0.0
+    optimizer: str = "adam"
+    schedule: str = "constant"
+    warmup_epochs: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvRecipe:
+    """The small conv nets of an epinet's second prior; the default is for images of few pixels."""
+
+    channels: tuple[int, ...] = (4, 8, 4)
+    kernels: tuple[int, ...] = (3, 3, 3)
+    strides: tuple[int, ...] = (2, 2, 2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +48,11 @@ class EpinetRecipe:
         hidden: sizes of the hidden layers.
         matched_scale: scale of the prior of the epinet's own architecture.
         conv_scale: scale of the ensemble of small conv nets on the image.
+        conv: these conv nets.
         num_index_samples: index samples per step.
+        base_temperature: divides the outputs of the base network inside the ENN, in training and after.
         temperature: divides the outputs after training.
+        tuned: whether the temperature is chosen on held-out data instead.
         training: how it is trained.
     """
 
@@ -45,9 +60,35 @@ class EpinetRecipe:
     hidden: tuple[int, ...]
     matched_scale: float = 1.0
     conv_scale: float = 1.0
+    conv: ConvRecipe = ConvRecipe()
     num_index_samples: int = 5
+    base_temperature: float = 1.0
     temperature: float = 1.0
+    tuned: bool = True
     training: Training
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineRecipe:
+    """The four uncertainty baselines (Appendix G.2).
+
+    Attributes:
+        dropout_rate: probability of being dropped.
+        random_features: number of random features of sngp.
+        het_rank: number of factors of the covariance of het.
+        het_samples: draws that the loss of het averages over.
+        mimo_repeats: tuples of mimo per example.
+        networks: the family of networks, as in `Protocol`; empty for that of the base networks.
+        training: how they are trained; None for as the base networks.
+    """
+
+    dropout_rate: float = 0.1
+    random_features: int = 256
+    het_rank: int = 15
+    het_samples: int = 10
+    mimo_repeats: int = 1
+    networks: str = ""
+    training: Training | None = None
 
 
 ABLATION_ROWS = (
@@ -97,12 +138,15 @@ class Protocol:
 
     Attributes:
         dataset: name of the data set.
-        num_train: training examples.
+        num_train: training examples; None for all that are not held out.
         num_validation: held-out examples, on which temperatures are chosen.
-        num_test: test examples.
+        num_test: test examples; None for all.
+        networks: the family of base networks: "mlp" in memory; "cifar_resnet", "resnet_v1" or "resnet_v2" on a mesh.
+        image_size: height and width that images of a folder are decoded to.
         sizes: sizes of the base networks, the smallest first.
         training: how base networks are trained.
         epinet: the epinet.
+        baselines: the uncertainty baselines.
         ensemble_sizes: numbers of particles of the smallest size.
         temperatures: the temperatures to choose from.
         sample_counts: numbers of indices M of the curves; figures compare at `num_samples`.
@@ -113,12 +157,15 @@ class Protocol:
     """
 
     dataset: str
-    num_train: int
+    num_train: int | None
     num_validation: int
-    num_test: int
+    num_test: int | None
+    networks: str = "mlp"
+    image_size: int = 32
     sizes: tuple[int, ...]
     training: Training
     epinet: EpinetRecipe
+    baselines: BaselineRecipe = BaselineRecipe()
     ensemble_sizes: tuple[int, ...] = (1, 3, 10, 30, 100)
     temperatures: tuple[float, ...] = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.2, 1.5)
     sample_counts: tuple[int, ...] = (10, 30, 100, 300, 1000, 3000)
@@ -144,10 +191,12 @@ class ImageStudy:
     Attributes:
         protocol: the protocol.
         parts: names of its parts.
+        full: name of the data set of the paper, whose protocol is that of tier `paper`.
     """
 
     protocol: Protocol
     parts: tuple[str, ...]
+    full: str
 
     def units(self) -> Mapping[str, Part]:
         """Return one run per part and seed."""
@@ -170,7 +219,7 @@ _ABLATION = (
 )
 
 PAIRS = Protocol(
-    dataset="digit pairs",
+    dataset="digit_pairs",
     num_train=4000,
     num_validation=1000,
     num_test=1000,

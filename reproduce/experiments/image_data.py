@@ -8,22 +8,12 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from epinet_eqx import named_keys
-from epinet_eqx.data import ArrayDataset, digits
+from epinet_eqx.data import ArrayDataset, Source, Transform, digits
 from epinet_eqx.losses import Batch
 
 from ..configs.images import Protocol
-
-
-class Shift:
-    """Move an image by a fraction of a pixel in each direction: what a crop is to an image with few pixels."""
-
-    def __call__(self, image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return the moved image."""
-        for axis in (1, 2):
-            share, step = rng.uniform(0, 0.5), rng.choice((-1, 1))
-            image = (1 - share) * image + share * np.roll(image, step, axis=axis)
-        return image.astype(np.float32)
-
+from ..inputs import Inputs
+from .image_sources import Images, Prepared, Shift, open_images, share
 
 # Digits for testing, and as many for choosing temperatures.
 _NUM_HELD_OUT = 400
@@ -37,6 +27,7 @@ class Splits(NamedTuple):
     test: ArrayDataset
     num_classes: int
     image_shape: tuple[int, int, int]
+    perturb: tuple[Transform, ...] = (Shift(),)
 
     @property
     def test_batch(self) -> Batch:
@@ -63,15 +54,15 @@ def _pairs(single: ArrayDataset, num_pairs: int, *, key: PRNGKeyArray) -> ArrayD
     return ArrayDataset(x, 10 * single.y[left] + single.y[right], np.arange(num_pairs, dtype=np.int32), 100, "pairs")
 
 
-def load(protocol: Protocol, seed: int, *, key: PRNGKeyArray) -> Splits:
-    """Return the data of one seed; which digits are for testing is the same for all."""
+def _digit_splits(protocol: Protocol, seed: int, *, key: PRNGKeyArray) -> Splits:
+    """Return digits, or pairs of them; which digits are for testing is the same for all seeds."""
     (split_key,) = named_keys(key, "split")
     train_key, validation_key, test_key = named_keys(jr.fold_in(key, seed), "train", "validation", "test")
     singles = _all_digits()
     order = np.asarray(jr.permutation(split_key, len(singles)))
     held_out, fitted = singles.take(order[: 2 * _NUM_HELD_OUT]), singles.take(order[2 * _NUM_HELD_OUT :])
     test, validation = held_out.take(slice(0, _NUM_HELD_OUT)), held_out.take(slice(_NUM_HELD_OUT, None))
-    if protocol.dataset == "digit pairs":
+    if protocol.dataset == "digit_pairs":
         train = _pairs(fitted, protocol.num_train, key=train_key)
         validation = _pairs(validation, protocol.num_validation, key=validation_key)
         test = _pairs(test, protocol.num_test, key=test_key)
@@ -82,3 +73,27 @@ def load(protocol: Protocol, seed: int, *, key: PRNGKeyArray) -> Splits:
         test = test.take(np.asarray(jr.permutation(test_key, len(test)))[: protocol.num_test])
     channels, height, width = train.x.shape[1:]
     return Splits(on_device(train), on_device(validation), test, train.num_classes, (channels, height, width))
+
+
+def _in_memory(source: Source, images: Images) -> ArrayDataset:
+    """Return the images of a source as a network sees them, as arrays."""
+    prepared = Prepared(source, images.decode, images.normalization)
+    examples = [prepared[position] for position in range(len(prepared))]
+    x, y, i = (np.stack([example[name] for example in examples]) for name in ("x", "y", "i"))
+    return ArrayDataset(x.astype(np.float32), y, i, images.facts.num_classes)
+
+
+def read_splits(protocol: Protocol, seed: int, inputs: Inputs, *, key: PRNGKeyArray) -> Splits:
+    """Return the data of one seed.
+
+    Args:
+        protocol: the protocol.
+        seed: number of the seed.
+        inputs: the folder of the data, for those that are not installed with a package.
+        key: random key.
+    """
+    if protocol.dataset in ("digits", "digit_pairs"):
+        return _digit_splits(protocol, seed, key=key)
+    images = open_images(protocol, inputs, key=key)
+    train, validation, test = (_in_memory(own, images) for own in share(images, protocol, seed, key=key))
+    return Splits(on_device(train), on_device(validation), test, images.facts.num_classes, images.facts.image_shape)

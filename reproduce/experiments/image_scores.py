@@ -1,7 +1,7 @@
 """Rows of results of the image protocols: losses, and what a prediction costs."""
 
 import functools as ft
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -11,9 +11,10 @@ from jaxtyping import Array, PRNGKeyArray
 
 from epinet_eqx import AbstractENN, Tempered
 from epinet_eqx.losses import Batch
-from epinet_eqx.metrics import Cost, LogLosses, cost, log_loss_curve, log_losses, tune_temperature
+from epinet_eqx.metrics import Cost, Estimate, LogLosses, cost, log_loss_curve, log_losses, tune_temperature
 
 from ..configs.images import Protocol
+from .image_agents import Agent
 from .image_lab import Lab
 
 # Operations are counted for one of so many inputs, at so many indices.
@@ -35,50 +36,80 @@ def is_finite(enn: AbstractENN) -> bool:
     return hasattr(enn.index, "support")
 
 
-def choose_temperature(enn: AbstractENN, protocol: Protocol, held_out: Batch, *, key: PRNGKeyArray) -> float:
+def joined(estimates: Sequence[Estimate]) -> Estimate:
+    """Return an estimate over all the data that several are of, each of a part."""
+    first = estimates[0]
+    values = jnp.concatenate([found.values for found in estimates], axis=-1)
+    return Estimate(values, first.num_samples, first.tau, first.exact)
+
+
+def choose_temperature(enn: AbstractENN, protocol: Protocol, held_out: Iterable[Batch], *, key: PRNGKeyArray) -> float:
     """Return the temperature with the lowest joint loss on held-out data whose marginal loss is no worse than at one.
 
     The paper tunes every method for its joint loss, subject to its marginal loss. A tenth of the indices will do.
     """
     finite = is_finite(enn)
-    found = tune_temperature(
-        enn,
-        held_out.x,
-        held_out.y,
-        temperatures=jnp.asarray(protocol.temperatures),
-        num_samples=None if finite else max(100, protocol.num_samples // 10),
-        key=None if finite else key,
-    )
-    return round(float(found.best), 6)
+    temperatures = jnp.asarray(protocol.temperatures)
+    found = [
+        tune_temperature(
+            enn,
+            batch.x,
+            batch.y,
+            temperatures=temperatures,
+            num_samples=None if finite else max(100, protocol.num_samples // 10),
+            key=None if finite else key,
+        )
+        for batch in held_out
+    ]
+    # Candidate 0 is the ENN as it is.
+    joint, marginal = (joined([getattr(part, name) for part in found]).mean for name in ("losses", "marginal"))
+    best = int(jnp.argmin(jnp.where(marginal <= marginal[0], joint, jnp.inf)))
+    return round(float((1.0, *protocol.temperatures)[best]), 6)
+
+
+def _losses(enn: AbstractENN, batches: Iterable[Batch], counts: Sequence[int], key: PRNGKeyArray) -> list[LogLosses]:
+    """Return the losses at each number of indices, or the exact ones, over all batches."""
+    parts: list[tuple[LogLosses, ...]] = []
+    for batch in batches:
+        if is_finite(enn):
+            parts.append((log_losses(enn, batch.x, batch.y, num_samples=None, key=None),))
+        else:
+            parts.append(log_loss_curve(enn, batch.x, batch.y, sample_counts=tuple(counts), key=key))
+    names = ("marginal", "joint", "error")
+    return [
+        LogLosses(*(joined([getattr(one, name) for one in own]) for name in names)) for own in zip(*parts, strict=True)
+    ]
 
 
 def score(
-    lab: Lab, agent: str, size: int, enn: AbstractENN, *, tuned: bool = True, curve: bool = True, **more: Any
+    lab: Lab, agent: Agent, *, temperature: float | None = None, curve: bool = True, **more: Any
 ) -> list[dict[str, Any]]:
-    """Return the rows of one ENN: at every number of indices, or one exact row; at the chosen temperature.
+    """Return the rows of one agent: at every number of indices, or one exact row.
 
     Args:
         lab: the seed.
-        agent: name of the method.
-        size: size of its network, or its number of particles.
-        enn: the ENN.
-        tuned: whether a temperature is chosen on held-out data; else it stays at one.
+        agent: the agent.
+        temperature: what its outputs are divided by; by default what is best on held-out data.
         curve: whether all numbers of indices are of interest, or the figures' only.
         more: further columns.
     """
-    protocol, test = lab.protocol, lab.data.test_batch
+    protocol = lab.protocol
     key = lab.key_of("indices", shared=True)
-    temperature = choose_temperature(enn, protocol, lab.data.validation, key=key) if tuned else 1.0
-    tempered = Tempered(enn, temperature)
-    known = {"agent": agent, "size": size, "seed": lab.seed, "temperature": temperature, **more}
-    if is_finite(enn):
-        found = [log_losses(tempered, test.x, test.y, num_samples=None, key=None)]
-    else:
-        counts = protocol.sample_counts if curve else (protocol.num_samples,)
-        found = list(log_loss_curve(tempered, test.x, test.y, sample_counts=counts, key=key))
-    parameters, flops = _cost(tempered, test.x[0], [losses.joint.num_samples for losses in found])
+    if temperature is None:
+        temperature = choose_temperature(agent.enn, protocol, agent.batches("validation"), key=key)
+    counts = protocol.sample_counts if curve else (protocol.num_samples,)
+    found = _losses(Tempered(agent.enn, temperature), agent.batches("test"), counts, key)
+    used = [max(1, losses.joint.num_samples // agent.copies) for losses in found]
+    parameters, flops = _cost(Tempered(agent.counted, temperature), lab.backend.example, used)
+    known = {
+        "agent": agent.name,
+        "size": agent.size,
+        "seed": lab.backend.seed.number,
+        "temperature": temperature,
+        **more,
+    }
     return [
-        {**known, **losses_row(losses), "parameters": parameters, "flops": count}
+        {**known, **losses_row(losses), "parameters": agent.copies * parameters, "flops": agent.copies * count}
         for losses, count in zip(found, flops, strict=True)
     ]
 

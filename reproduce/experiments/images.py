@@ -2,26 +2,31 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from epinet_eqx import AbstractENN, Tempered
-from epinet_eqx.data import AugmentedDyads
+from epinet_eqx import Tempered
 from epinet_eqx.metrics import joint_log_loss
 
-from ..configs.images import EpinetRecipe, Part, changed
+from ..configs.images import Part, changed
+from ..inputs import NOTHING, Inputs
 from ..record import Row
-from .image_baselines import BASELINES, train_baseline
-from .image_data import Shift
-from .image_lab import Lab
-from .image_scores import is_finite, score
+from .image_agents import Agent, Backend, Seed
+from .image_lab import BASELINES, Lab
+from .image_memory import MemoryBackend
+from .image_plan import Planner
+from .image_scale import ScaleBackend
+from .image_scores import is_finite, joined, score
 
 Rows = list[dict[str, Any]]
 
 _FAMILIES = ("bases", "ensembles", "epinets", "baselines")
 _NUM_SHOWN = 4
+# Larger images are shown with fewer pixels.
+_MAX_SHOWN_SIZE = 56
 
 
 def groups(configs: Mapping[str, Part]) -> list[list[str]]:
@@ -32,70 +37,85 @@ def groups(configs: Mapping[str, Part]) -> list[list[str]]:
     return list(found.values())
 
 
-def _agents(lab: Lab, family: str) -> Iterator[tuple[str, int, AbstractENN]]:
-    """Yield name, size and ENN of the agents of a family."""
+def _agents(lab: Lab, family: str) -> Iterator[Agent]:
+    """Yield the agents of a family."""
     protocol = lab.protocol
     if family == "bases":
-        yield from (("resnet", size, lab.deterministic(size)) for size in protocol.sizes)
+        yield from (lab.deterministic(size) for size in protocol.sizes)
     elif family == "ensembles":
-        yield from (("ensemble", size, lab.ensemble(size)) for size in protocol.ensemble_sizes)
+        yield from (lab.ensemble(size) for size in protocol.ensemble_sizes)
     elif family == "epinets":
-        yield from (("epinet", size, lab.default_epinet(size)) for size in protocol.sizes)
+        yield from (lab.default_epinet(size) for size in protocol.sizes)
     else:
-        yield from ((name, protocol.sizes[0], lab.baseline(name, train_baseline)) for name in BASELINES)
+        yield from (lab.baseline(name) for name in BASELINES)
+
+
+def _temperature(lab: Lab, family: str) -> float | None:
+    """Return the temperature of the agents of a family if their recipe has one; else it is chosen on held-out data."""
+    recipe = lab.protocol.epinet
+    return recipe.temperature if family == "epinets" and not recipe.tuned else None
 
 
 def _scores(lab: Lab, family: str) -> Rows:
     """Return the rows of a family, computed once."""
     if family not in lab.scored:
-        agents = _agents(lab, family)
-        lab.scored[family] = [row for agent, size, enn in agents for row in score(lab, agent, size, enn)]
+        temperature = _temperature(lab, family)
+        lab.scored[family] = [
+            row for agent in _agents(lab, family) for row in score(lab, agent, temperature=temperature)
+        ]
     return lab.scored[family]
 
 
-def _controls(lab: Lab) -> Rows:
-    """Return the epinet without a prior, and a deterministic head of its capacity."""
+def _control_agents(lab: Lab) -> Iterator[Agent]:
+    """Yield the epinet without a prior, and a deterministic head of its capacity."""
     size, recipe = lab.protocol.sizes[0], lab.protocol.epinet
-    without = lab.epinet(size, replace(recipe, matched_scale=0.0, conv_scale=0.0))
-    rows = score(lab, "epinet without prior", size, without, curve=False)
-    return rows + score(lab, "deterministic head", size, lab.head(size))
+    yield lab.epinet(size, replace(recipe, matched_scale=0.0, conv_scale=0.0), name="epinet without prior")
+    yield lab.head(size)
+
+
+def _controls(lab: Lab) -> Rows:
+    """Return the rows of the controls."""
+    without, head = _control_agents(lab)
+    return score(lab, without, temperature=_temperature(lab, "epinets"), curve=False) + score(lab, head)
+
+
+def _ablation_agents(lab: Lab) -> Iterator[tuple[str, float, Agent]]:
+    """Yield epinets on the smallest base, one factor at a time."""
+    size, recipe = lab.protocol.sizes[0], lab.protocol.epinet
+    yield "default", 0.0, lab.default_epinet(size)
+    for row, values in lab.protocol.ablation:
+        for value in values:
+            # A temperature needs no training of its own.
+            changes = row != "temperature"
+            yield row, value, lab.epinet(size, changed(recipe, row, value)) if changes else lab.default_epinet(size)
 
 
 def _ablation(lab: Lab) -> Rows:
-    """Return epinets on the smallest base, one factor at a time; none is tuned, so that the factor alone acts."""
-    size, recipe = lab.protocol.sizes[0], lab.protocol.epinet
-
-    def trained(row: str, other: EpinetRecipe) -> AbstractENN:
-        # A temperature needs no training of its own.
-        if row == "temperature":
-            return Tempered(lab.default_epinet(size), other.temperature)
-        return lab.epinet(size, other)
-
-    variants = [("default", 0.0, lab.default_epinet(size))]
-    for row, values in lab.protocol.ablation:
-        variants += [(row, value, trained(row, changed(recipe, row, value))) for value in values]
-    found = [
-        score(lab, "epinet", size, enn, tuned=False, curve=False, row=row, value=value) for row, value, enn in variants
-    ]
-    return [row for rows in found for row in rows]
+    """Return the rows of the ablation; none is tuned, so that the factor alone acts."""
+    found = []
+    for row, value, agent in _ablation_agents(lab):
+        own = replace(agent, enn=Tempered(agent.enn, value)) if row == "temperature" else agent
+        temperature = 1.0 if row == "temperature" else lab.protocol.epinet.temperature
+        found += score(lab, own, temperature=temperature, curve=False, row=row, value=value)
+    return found
 
 
 def _augmented(lab: Lab) -> Rows:
     """Return the joint loss under plain and under augmented dyadic sampling of the first pairs."""
     protocol = lab.protocol
-    dyads = AugmentedDyads(lab.data.test, transforms=(Shift(),), key=lab.key_of("augmented"))
-    drawn = [dyads[number] for number in range(min(protocol.num_augmented, len(dyads)))]
-    xs = np.concatenate([group["x"].reshape(len(group["y"]), -1) for group in drawn])
-    ys = np.concatenate([group["y"] for group in drawn])
     rows = []
     for family in _FAMILIES:
         known = {(row["agent"], row["size"]): row for row in _scores(lab, family) if _is_shown(lab, row)}
-        for agent, size, enn in _agents(lab, family):
-            plain = known[agent, size]
-            num_samples = None if is_finite(enn) else protocol.num_samples
-            key = None if is_finite(enn) else lab.key_of("indices", shared=True)
-            tempered = Tempered(enn, plain["temperature"])
-            found = joint_log_loss(tempered, xs, ys, tau=10, num_samples=num_samples, key=key)
+        for agent in _agents(lab, family):
+            plain, finite = known[agent.name, agent.size], is_finite(agent.enn)
+            tempered = Tempered(agent.enn, plain["temperature"])
+            options: Any = {
+                "tau": 10,
+                "num_samples": None if finite else protocol.num_samples,
+                "key": None if finite else lab.key_of("indices", shared=True),
+            }
+            parts = [joint_log_loss(tempered, batch.x, batch.y, **options) for batch in agent.batches("augmented")]
+            found = joined(parts)
             result = {"augmented": float(found.mean), "augmented_error": float(found.standard_error)}
             rows.append({**plain, **result})
     return rows
@@ -106,24 +126,38 @@ def _is_shown(lab: Lab, row: Mapping[str, Any]) -> bool:
     return row["exact"] or row["num_samples"] == lab.protocol.num_samples
 
 
+def _as_text(image: np.ndarray) -> str:
+    """Return an image as text: gray in 99 steps, or three bytes per pixel in hexadecimal digits."""
+    if image.dtype == np.uint8:
+        image = image / 255
+    step = -(-max(image.shape[1:]) // _MAX_SHOWN_SIZE)
+    if step > 1:
+        channels, height, width = (size - size % step if axis else size for axis, size in enumerate(image.shape))
+        parts = image[:, :height, :width].reshape(channels, height // step, step, width // step, step)
+        image = parts.mean(axis=(2, 4))
+    image = np.clip(image, 0, 1)
+    if len(image) == 1:
+        return "/".join(" ".join(map(str, line)) for line in np.rint(99 * image[0]).astype(int))
+    pixels = np.rint(255 * image).astype(np.uint8).transpose(1, 2, 0)
+    return "/".join(" ".join(pixel.tobytes().hex() for pixel in line) for line in pixels)
+
+
 def _grids(lab: Lab) -> Rows:
-    """Return the pixels of some dyadic batches, plain and augmented, from black to white in 99 steps."""
+    """Return the pixels of some dyadic batches, plain and augmented."""
     rows = []
-    for kind, transforms in (("dyadic", ()), ("augmented", (Shift(),))):
-        dyads = AugmentedDyads(lab.data.test, transforms=transforms, key=lab.key_of("grids"))
-        for number in range(_NUM_SHOWN):
+    for kind in ("dyadic", "augmented"):
+        dyads = lab.backend.pictures(kind)
+        for number in range(min(_NUM_SHOWN, len(dyads))):
             group = dyads[number]
             for place, (image, label) in enumerate(zip(group["x"], group["y"], strict=True)):
-                levels = np.rint(99 * np.clip(image[0], 0, 1)).astype(int)
-                text = "/".join(" ".join(map(str, line)) for line in levels)
                 rows.append(
                     {
-                        "seed": lab.seed,
+                        "seed": lab.backend.seed.number,
                         "kind": kind,
                         "batch": number,
                         "place": place,
                         "label": int(label),
-                        "pixels": text,
+                        "pixels": _as_text(image),
                     }
                 )
     return rows
@@ -138,7 +172,37 @@ _PARTS: dict[str, Callable[[Lab], Rows]] = {
 }
 
 
-def run(configs: Sequence[Part], *, key: PRNGKeyArray) -> list[list[Row]]:
-    """Return the rows of the parts of one seed."""
-    lab = Lab(protocol=configs[0].protocol, seed=configs[0].seed, key=key)
-    return [[{"part": config.part, **row} for row in _PARTS[config.part](lab)] for config in configs]
+def _lab(config: Part, inputs: Inputs, key: PRNGKeyArray, planner: Planner | None = None) -> Lab:
+    """Return the lab of a seed, whose backend is that of its networks."""
+    seed = Seed(protocol=config.protocol, number=config.seed, key=key, inputs=inputs)
+    make: Callable[[Seed, Planner | None], Backend] = (
+        MemoryBackend if config.protocol.networks == "mlp" else ScaleBackend
+    )
+    return Lab(backend=make(seed, planner))
+
+
+def run(configs: Sequence[Part], *, inputs: Inputs = NOTHING, key: PRNGKeyArray) -> Iterator[list[Row]]:
+    """Yield the rows of the parts of one seed, each as soon as it is there."""
+    lab = _lab(configs[0], inputs, key)
+    for config in configs:
+        yield [{"part": config.part, **row} for row in _PARTS[config.part](lab)]
+
+
+def plan(
+    configs: Sequence[Part], *, inputs: Inputs, key: PRNGKeyArray, say: Callable[[str], None] = lambda words: None
+) -> list[Row]:
+    """Return what the parts of one seed would train: the same agents are asked for, and nothing is trained."""
+    planner = Planner(say)
+    lab = _lab(configs[0], inputs, key, planner)
+    for config in configs:
+        if config.part == "ablation":
+            agents: Iterator[Any] = _ablation_agents(lab)
+        elif config.part == "controls":
+            agents = _control_agents(lab)
+        elif config.part == "augmented":
+            agents = chain.from_iterable(_agents(lab, family) for family in _FAMILIES)
+        else:
+            agents = _agents(lab, config.part) if config.part in _FAMILIES else iter(())
+        for _ in agents:
+            pass
+    return planner.rows

@@ -6,9 +6,12 @@ from typing import Any
 from matplotlib.figure import Figure
 
 
-def _image(text: str) -> list[list[int]]:
-    """Return the gray levels of an image."""
-    return [[int(level) for level in line.split()] for line in text.split("/")]
+def _image(text: str) -> list[list[Any]]:
+    """Return an image: gray levels, or colors, which are six hexadecimal digits each."""
+    lines = [line.split() for line in text.split("/")]
+    if len(lines[0][0]) == 6:
+        return [[tuple(bytes.fromhex(color)) for color in line] for line in lines]
+    return [[int(level) for level in line] for line in lines]
 
 
 def draw(rows: Sequence[Mapping[str, Any]]) -> Figure:

@@ -4,19 +4,25 @@ import math
 
 from matplotlib.figure import Figure
 
-from ..configs.images import ABLATION_ROWS, PAIRS, tuned_value
+from ..configs.images import ABLATION_ROWS, PAIRS, ImageStudy, tuned_value
 from ..over_seeds import mean_of
 from ..style import AGENTS, MUTED
 from ._scaling import METRICS, Rows
 
 
-def draw(rows: Rows) -> Figure:
-    """Draw the three losses for each factor; a dotted line marks the value of the other rows."""
+def draw(rows: Rows, *, config: ImageStudy | None = None) -> Figure:
+    """Draw the three losses for each factor; a dotted line marks the value of the other rows.
+
+    Args:
+        rows: the results.
+        config: what they are results of; by default the protocol of a laptop.
+    """
+    recipe = PAIRS.epinet if config is None else config.protocol.epinet
     shown = [row for row in ABLATION_ROWS if any(r["row"] == row for r in rows)]
     figure = Figure(figsize=(6.75, 1.5 * max(len(shown), 2)))
     axes = figure.subplots(len(shown), 3, squeeze=False)
     for line, row in zip(axes, shown, strict=True):
-        tuned = tuned_value(PAIRS.epinet, row)
+        tuned = tuned_value(recipe, row)
         values = sorted({r["value"] for r in rows if r["row"] == row} | {tuned})
         for ax, (metric, words) in zip(line, METRICS.items(), strict=True):
             points = [

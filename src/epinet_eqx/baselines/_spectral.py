@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from .._checks import check_positive, check_scalar
 from .._tree import Frozen, trainable_mask
-from ..networks import AbstractNetwork, AbstractStatefulNetwork
+from ..networks import AbstractNetwork, AbstractStatefulNetwork, ImageConv
 
 _T = TypeVar("_T")
 Where = Callable[[Any], Sequence[Array]]
@@ -57,9 +57,13 @@ def spectral_bound(
         num_iterations: power iterations per weight.
     """
     value = check_scalar("bound", jnp.asarray(bound, dtype=float), minimum=1e-6)
+    # Kernels of image networks have their outputs last, all other weights first.
+    nodes = jax.tree.leaves(network, is_leaf=lambda node: isinstance(node, ImageConv))
+    kernels = {id(node.weight) for node in nodes if isinstance(node, ImageConv)}
 
     def scaled(weight: Array) -> Array:
-        norm = spectral_norm(weight, num_iterations=num_iterations)
+        matrix = jnp.moveaxis(weight, -1, 0) if id(weight) in kernels else weight
+        norm = spectral_norm(matrix, num_iterations=num_iterations)
         return weight * jnp.where(norm > value, value / jnp.maximum(norm, value), 1.0).astype(weight.dtype)
 
     if where is not None:

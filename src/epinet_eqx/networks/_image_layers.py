@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._checks import is_traced, require
@@ -60,7 +61,10 @@ def max_pool(
 ) -> Float[Array, "height_out width_out channels"]:
     """Return the maxima over 3x3 windows at stride 2."""
     pads = "SAME" if padding == "same" else [(1, 1), (1, 1), (0, 0)]
-    return jax.lax.reduce_window(x, jnp.array(-jnp.inf, x.dtype), jax.lax.max, (3, 3, 1), (2, 2, 1), pads)
+    # A constant of the program: an array made here is traced under `jit`, and what is then no plain maximum has no
+    # gradient.
+    lowest = np.array(-np.inf, x.dtype)
+    return jax.lax.reduce_window(x, lowest, jax.lax.max, (3, 3, 1), (2, 2, 1), pads)
 
 
 class ChannelDropout(eqx.Module):

@@ -1,0 +1,26 @@
+"""What is said when a device or the machine has not enough memory."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from .errors import ReproduceError
+
+_ADVICE = (
+    "the device has not enough memory for this batch. `--accumulate 2` (or 4, 8, ...) sends it through in parts, and "
+    "more devices make the part of each smaller; `--dry-run` says how much memory a step needs."
+)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that memory was exhausted, on a device or here."""
+    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
+
+
+def told(results: Iterable[Any]) -> Iterator[Any]:
+    """Yield results; running out of memory becomes a sentence that says what to do."""
+    try:
+        yield from results
+    except (MemoryError, RuntimeError) as error:
+        if is_out_of_memory(error):
+            raise ReproduceError(f"Out of memory: {_ADVICE}") from error
+        raise
