@@ -42,6 +42,13 @@ def test_regression_runs(tmp_path):
     assert (tmp_path / "regression.png").stat().st_size > 10_000
 
 
+def test_citation_is_of_this_version_and_of_the_paper():
+    text = (ROOT / "CITATION.cff").read_text()
+    (version,) = re.findall(r'^__version__ = "(.+)"', (ROOT / "src/epinet_eqx/__init__.py").read_text(), re.MULTILINE)
+    assert f"\nversion: {version}\n" in text
+    assert "title: Epistemic Neural Networks\n" in text and "arXiv:2107.08924" in text
+
+
 def test_there_are_two_commands_and_every_linked_file_exists():
     assert len(re.findall(r"```bash\npython3 -m venv [^\n]*\n```", README)) == len(re.findall("```bash", README)) == 2
     for target in re.findall(r"\]\(([^)#]+)\)", README):
