@@ -110,9 +110,9 @@ def run(configs: Sequence[SetsOf], *, key: PRNGKeyArray) -> list[list[Row]]:
     keys = problem_keys(settings, key=pool_key)
     rows: list[list[Row]] = [[] for _ in configs]
     for copies in config.copies:
-        # One program for all temperatures and numbers of copies.
+        # One program for all temperatures and numbers of copies, and the same random numbers for all of these.
         alike = replace(config, temperature=0.0)
-        found = jax.device_get(_choose_all(alike, enns, problems, jnp.asarray(copies), keys))
+        found = jax.device_get(_choose_all(alike, enns, problems, jnp.asarray(copies), jr.clone(keys)))
         for number, own in enumerate(configs):
             for seed in range(config.num_problems):
                 at = number * config.num_problems + seed
