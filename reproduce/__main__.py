@@ -155,7 +155,7 @@ def _dispatch(arguments: argparse.Namespace) -> int:
             runner.run(
                 chosen,
                 output,
-                inputs=Inputs(data_dir=arguments.data_dir, weights=arguments.weights),
+                inputs=Inputs(data_dir=arguments.data_dir, weights=arguments.weights, cache=output.cache),
                 force=arguments.force,
                 progress=not arguments.quiet,
                 say=tqdm.write,

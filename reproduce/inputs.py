@@ -1,4 +1,4 @@
-"""Folders that a run reads. Where they are changes no result: they are no part of a configuration or of its hash."""
+"""Folders that a run uses. Where they are changes no result: they are no part of a configuration or of its hash."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +13,12 @@ class Inputs:
     Attributes:
         data_dir: folder of a data set.
         weights: folder of trained networks.
+        cache: folder for what is computed once and shared by units, such as features; made when needed.
     """
 
     data_dir: Path | None = None
     weights: Path | None = None
+    cache: Path | None = None
 
     def require(self, name: str, *, expected: str) -> Path:
         """Return a folder, which must have been given and be there.

@@ -28,6 +28,7 @@ from .configs import (
     ShortfallBound,
 )
 from .configs.images import DIGITS, PAIRS, PAIRS_FIVE, Protocol
+from .configs.replication import BankConfig
 from .errors import unknown
 from .tiers import TIERS
 
@@ -108,6 +109,7 @@ class Artifact:
 _TESTBED = {"groups": "groups", "records": "testbed", "tiers": TIERS}
 
 # ImageNet and CIFAR at full size need accelerators; the tiers that there are have data that come with a package.
+_REPLICATION_TIERS = {"replication": TIERS["replication"]}
 _IMAGE_TIERS = {name: TIERS[name] for name in ("smoke", "laptop")}
 
 
@@ -152,4 +154,7 @@ REGISTRY: dict[str, Artifact] = {
     "fig14": _image(("ablation",), PAIRS, "imagenet", "fig14"),
     "fig10": _image(_AGENTS, DIGITS, "cifar10", "fig10"),
     "fig11": _image(_AGENTS, PAIRS_FIVE, "cifar100", "fig11"),
+    "rep_bank": Artifact(
+        config=BankConfig(), run="replication_bank:run", draw="rep_bank", reads_inputs=True, tiers=_REPLICATION_TIERS
+    ),
 }

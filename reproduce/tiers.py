@@ -136,4 +136,14 @@ def paper(config: Config) -> Config:
     return config
 
 
-TIERS: Mapping[str, Callable[[Config], Config]] = {"smoke": smoke, "laptop": laptop, "paper": paper}
+def replication(config: Config) -> Config:
+    """Return the configuration for real data that the command line names, which is as it is written."""
+    return config
+
+
+TIERS: Mapping[str, Callable[[Config], Config]] = {
+    "smoke": smoke,
+    "laptop": laptop,
+    "paper": paper,
+    "replication": replication,
+}
