@@ -67,9 +67,9 @@ class BankConfig:
         Networks(depth=56, test=8, train=2),
     )
     num_test: int = 10_000
-    num_train: int = 50_000
-    num_dyads: int = 1000
-    num_shifted: int = 500
+    num_train: int = 20_000
+    num_dyads: int = 600
+    num_shifted: int = 250
 
     def num_images(self, images: str) -> int:
         """Return how many images of the data set a piece is made from."""
@@ -77,12 +77,19 @@ class BankConfig:
         return sizes.get(images, self.num_train)
 
     def units(self) -> Mapping[str, Piece]:
-        """Return one piece per network and set of images, what most depends on first."""
-        first, *others = self.networks
-        order = [(first, images) for images in ("test", "train", "augmented", "dyads", "shifted")]
-        order += [(own, images) for own in others for images in ("test", "train")]
+        """Return one piece per network and set of images."""
+        names = [(own, name) for own in self.networks for name in own.names("test")]
+        order = [
+            (name, images)
+            for own, name in names
+            for images in ("test", "train", "augmented")
+            if name in own.names(images)
+        ]
+        # What least depends on comes last.
+        order += [
+            (name, images) for images in ("dyads", "shifted") for own in self.networks for name in own.names(images)
+        ]
         return {
             f"{name}-{images}": Piece(network=name, images=images, num_images=self.num_images(images))
-            for own, images in order
-            for name in own.names(images)
+            for name, images in order
         }
