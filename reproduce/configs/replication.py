@@ -93,3 +93,125 @@ class BankConfig:
             f"{name}-{images}": Piece(network=name, images=images, num_images=self.num_images(images))
             for name, images in order
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """An epinet on the stored features of a frozen base.
+
+    Attributes:
+        prior_scale: scale of the prior of the epinet's own architecture.
+        conv_scale: scale of the ensemble of small conv nets on the image.
+        index_dim: dimension of the index.
+        hidden: sizes of the hidden layers.
+        features: "last" for the 64 that the logits are linear in, "all" for the channel means of all groups.
+        standardized: whether each feature has mean 0 and deviation 1 over the training images.
+        tempered_base: whether the base's logits are divided by the temperature that suits them before the epinet is
+            added.
+        augmented: whether training images are seen a second time, augmented.
+        epochs: passes over the training images.
+        batch_size: examples per step.
+        optimizer: "sgd" for Nesterov momentum 0.9, or "adam"; both with cosine decay of the rate.
+        learning_rate: the rate.
+        l2: strength of the L2 penalty.
+        label_smoothing: total probability that is spread over all classes.
+        num_index_samples: index samples per step.
+    """
+
+    prior_scale: float
+    conv_scale: float = 0.0
+    index_dim: int = 20
+    hidden: tuple[int, ...] = (50,)
+    features: str = "last"
+    standardized: bool = False
+    tempered_base: bool = False
+    augmented: bool = False
+    epochs: int = 9
+    batch_size: int = 100
+    optimizer: str = "sgd"
+    learning_rate: float = 0.1
+    l2: float = 1e-4
+    label_smoothing: float = 0.1
+    num_index_samples: int = 5
+
+
+RELEASED = Recipe(prior_scale=4.0)
+"""The authors' checkpoint for CIFAR-10: matched prior 4, conv prior off (Appendix G, released code)."""
+
+PAPER = Recipe(prior_scale=1.0, conv_scale=1.0)
+"""The paper's text: both priors, at the scales of its ImageNet epinet."""
+
+RECOMMENDED = Recipe(prior_scale=4.0, standardized=True)
+"""The recipe that the search on held-out images ends with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Everything that is measured.
+
+    Attributes:
+        bank: what is stored.
+        num_tuning: test images on which everything is chosen; the others are what everything is judged by.
+        temperatures: the temperatures to choose from.
+        taus: numbers of labels that are predicted jointly; figures compare at `tau`.
+        tau: the number of labels of the figures and of every choice.
+        sample_counts: numbers of indices M of the curves; figures compare at `num_samples`.
+        num_samples: the number of indices M of the figures and of every choice.
+        ensemble_sizes: numbers of particles of the first depth.
+        num_subsets: random subsets of each size.
+        recipes: the epinets by name.
+        num_controls: bases, of the first depth, for controls, ablations and what follows.
+    """
+
+    bank: BankConfig = BankConfig()
+    num_tuning: int = 2000
+    temperatures: tuple[float, ...] = (
+        *(0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0),
+        *(1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2.0, 2.2, 2.5),
+    )
+    taus: tuple[int, ...] = (1, 2, 5, 10, 30, 100)
+    tau: int = 10
+    sample_counts: tuple[int, ...] = (10, 30, 50, 100, 300, 1000, 3000)
+    num_samples: int = 1000
+    ensemble_sizes: tuple[int, ...] = (1, 3, 5, 10, 20)
+    num_subsets: int = 20
+    recipes: tuple[tuple[str, Recipe], ...] = (("released", RELEASED), ("paper", PAPER), ("recommended", RECOMMENDED))
+    num_controls: int = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyPart:
+    """One part of the study, of one base or of all networks: the unit that is kept."""
+
+    study: Study
+    part: str
+    network: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replication:
+    """A figure of the replication: the parts of the study that it shows.
+
+    Attributes:
+        study: the study.
+        parts: names of its parts.
+    """
+
+    study: Study
+    parts: tuple[str, ...]
+
+    def units(self) -> Mapping[str, StudyPart]:
+        """Return one run per part and base; parts that are of no base are of all networks."""
+        networks = self.study.bank.networks
+        bases = {
+            "networks": ("all",),
+            "ensembles": ("all",),
+            "epinets": tuple(name for own in networks for name in own.names("train")),
+            "augmented features": networks[0].names("augmented"),
+        }
+        few = networks[0].names("train")[: self.study.num_controls]
+        return {
+            f"{part.replace(' ', '_')}-{network}": StudyPart(study=self.study, part=part, network=network)
+            for part in self.parts
+            for network in bases.get(part, few)
+        }

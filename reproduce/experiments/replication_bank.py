@@ -75,6 +75,14 @@ def load_network(weights: Path, network: str) -> tuple[PooledGroups, Normalizati
     return PooledGroups(with_statistics(*loaded)), Normalization(tuple(norm["mean"]), tuple(norm["std"]))
 
 
+def parameters_of(inputs: Inputs, network: str) -> int:
+    """Return the number of parameters of a network."""
+    weights = inputs.require("weights", expected="safetensors files of CIFAR ResNets and their index.json")
+    loaded, _ = load_network(weights, network)
+    trained = eqx.filter(loaded.network.network, eqx.is_inexact_array)
+    return sum(leaf.size for leaf in jax.tree.leaves(trained))
+
+
 def _folders(inputs: Inputs) -> tuple[Path, Path, Path]:
     """Return the folders of the images, the networks and the bank."""
     data = inputs.require("data_dir", expected="CIFAR-10 in its official binary or python form")

@@ -14,7 +14,6 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from epinet_eqx import AbstractENN
 
-
 # Images whose outputs at all indices are held at a time.
 _BATCH = 100
 
@@ -134,3 +133,35 @@ def losses(
 def summary(values: Float[np.ndarray, " groups"]) -> tuple[float, float]:
     """Return the mean, and its standard error over images or pairs."""
     return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))
+
+
+@eqx.filter_jit
+def _batch_log_probs(outputs: Any, x: PyTree[Array], temperature: Array) -> Float[Array, "batch samples classes"]:
+    """Return the log-probabilities of all classes at all indices."""
+    return jax.nn.log_softmax(outputs(x) / temperature)
+
+
+def log_probs(outputs: Any, x: PyTree[np.ndarray], temperature: float) -> Float[np.ndarray, "images samples classes"]:
+    """Return the log-probabilities of all classes at all indices, of images that are few enough to hold them."""
+    count = len(jax.tree.leaves(x)[0])
+    size = min(_BATCH, count)
+    found = []
+    for start in range(0, count, size):
+        first = min(start, count - size)
+        own = jax.tree.map(lambda leaf, first=first: jnp.asarray(leaf[first : first + size]), x)
+        found.append(np.asarray(_batch_log_probs(outputs, own, jnp.asarray(temperature)))[start - first :])
+    return np.concatenate(found)
+
+
+def log_mean(log_p: Float[np.ndarray, "..."], axis: int) -> Float[np.ndarray, "..."]:
+    """Return the logarithm of the mean of what is given by its logarithms."""
+    top = log_p.max(axis=axis, keepdims=True)
+    return np.log(np.mean(np.exp(log_p - top), axis=axis)) + np.squeeze(top, axis=axis)
+
+
+def decompose(log_p: Float[np.ndarray, "images samples classes"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the log-probabilities of the average prediction, and the aleatoric and epistemic part of its entropy."""
+    mixture = log_mean(log_p, axis=1)
+    aleatoric = -np.mean(np.sum(np.exp(log_p) * log_p, axis=-1), axis=1)
+    total = -np.sum(np.exp(mixture) * mixture, axis=-1)
+    return mixture, aleatoric, np.maximum(total - aleatoric, 0.0)
