@@ -78,13 +78,9 @@ class BankConfig:
 
     def units(self) -> Mapping[str, Piece]:
         """Return one piece per network and set of images."""
-        names = [(own, name) for own in self.networks for name in own.names("test")]
-        order = [
-            (name, images)
-            for own, name in names
-            for images in ("test", "train", "augmented")
-            if name in own.names(images)
-        ]
+        first, *others = self.networks
+        order = [(name, images) for images in ("test", "train", "augmented") for name in first.names(images)]
+        order += [(name, images) for own in others for images in ("test", "train") for name in own.names(images)]
         # What least depends on comes last.
         order += [
             (name, images) for images in ("dyads", "shifted") for own in self.networks for name in own.names(images)

@@ -33,7 +33,7 @@ LAST = 64
 
 # At 50 images the activations of a layer stay in the cache of a core.
 _BATCH_SIZE = 50
-_BATCHES_PER_SHARD = 100
+_BATCHES_PER_SHARD = 20
 # A piece is whole once it has this file, which says what it took.
 _DONE = "done.json"
 
