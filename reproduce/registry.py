@@ -28,7 +28,7 @@ from .configs import (
     ShortfallBound,
 )
 from .configs.images import DIGITS, PAIRS, PAIRS_FIVE, Protocol
-from .configs.replication import BankConfig
+from .configs.replication import BankConfig, Replication, Study
 from .errors import unknown
 from .tiers import TIERS
 
@@ -125,6 +125,19 @@ def _image(parts: tuple[str, ...], protocol: Protocol, records: str, draw: str) 
     )
 
 
+def _replicated(draw: str, *parts: str) -> Artifact:
+    """Return a figure of the replication that shows these parts of the study."""
+    return Artifact(
+        config=Replication(study=Study(), parts=parts),
+        run="replication:run",
+        draw=draw,
+        groups="groups",
+        records="replication",
+        reads_inputs=True,
+        tiers=_REPLICATION_TIERS,
+    )
+
+
 _AGENTS = ("bases", "ensembles", "epinets")
 _ALL_AGENTS = (*_AGENTS, "baselines")
 
@@ -157,4 +170,12 @@ REGISTRY: dict[str, Artifact] = {
     "rep_bank": Artifact(
         config=BankConfig(), run="replication_bank:run", draw="rep_bank", reads_inputs=True, tiers=_REPLICATION_TIERS
     ),
+    "rep_scaling": _replicated("rep_scaling", "networks", "ensembles", "epinets"),
+    "rep_m_curves": _replicated("rep_m_curves", "ensembles", "epinets"),
+    "rep_tau_curves": _replicated("rep_tau_curves", "ensembles", "epinets"),
+    "rep_controls": _replicated("rep_controls", "ensembles", "epinets", "controls"),
+    "rep_ablation": _replicated("rep_ablation", "ablation"),
+    "rep_dyads": _replicated("rep_dyads", "dyads"),
+    "rep_human": _replicated("rep_human", "human"),
+    "rep_ood": _replicated("rep_ood", "shifts"),
 }

@@ -5,6 +5,7 @@ from .ledger import Claim as Claim
 from .ledger import LedgerLine as LedgerLine
 from .ledger import Measurement as Measurement
 from .ledger import judge as judge
+from .replication import REPLICATION
 from .rules import AtLeast as AtLeast
 from .rules import AtMost as AtMost
 from .rules import Equals as Equals
@@ -15,5 +16,5 @@ from .theory import THEORY
 from .thm3 import THM3
 from .thm4 import THM4
 
-CLAIMS: dict[str, Claim] = {claim.id: claim for claim in (*THEORY, *TESTBED, *IMAGES, *THM3, *THM4)}
+CLAIMS: dict[str, Claim] = {claim.id: claim for claim in (*THEORY, *TESTBED, *IMAGES, *THM3, *THM4, *REPLICATION)}
 """Every claim by its id."""

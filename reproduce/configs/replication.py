@@ -1,7 +1,8 @@
 """Configurations of the replication on real CIFAR-10: what is stored of which networks, and what is trained on it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 CORRUPTIONS = ("noise", "blur", "contrast")
 """Corruptions, each at several strengths; rotations have none."""
@@ -137,8 +138,23 @@ RELEASED = Recipe(prior_scale=4.0)
 PAPER = Recipe(prior_scale=1.0, conv_scale=1.0)
 """The paper's text: both priors, at the scales of its ImageNet epinet."""
 
-RECOMMENDED = Recipe(prior_scale=4.0, standardized=True)
+RECOMMENDED = Recipe(prior_scale=2.0, standardized=True, learning_rate=0.02, label_smoothing=0.0)
 """The recipe that the search on held-out images ends with."""
+
+
+FACTORS: tuple[tuple[str, tuple[Any, ...]], ...] = (
+    ("prior_scale", (0.0, 0.5, 1.0, 4.0, 8.0)),
+    ("index_dim", (5, 10, 35)),
+    ("l2", (0.0, 1e-3)),
+    ("epochs", (3, 30)),
+    ("learning_rate", (0.005, 0.1)),
+    ("label_smoothing", (0.1,)),
+    ("standardized", (False,)),
+    ("tempered_base", (True,)),
+    ("features", ("all",)),
+    ("augmented", (True,)),
+)
+"""The ablation: one factor at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,26 +169,40 @@ class Study:
         tau: the number of labels of the figures and of every choice.
         sample_counts: numbers of indices M of the curves; figures compare at `num_samples`.
         num_samples: the number of indices M of the figures and of every choice.
+        untuned_counts: numbers of indices at temperature 1; 50 is that of the public replication.
         ensemble_sizes: numbers of particles of the first depth.
         num_subsets: random subsets of each size.
         recipes: the epinets by name.
         num_controls: bases, of the first depth, for controls, ablations and what follows.
+        factors: fields of the recommended recipe, and the other values that each is given.
     """
 
     bank: BankConfig = BankConfig()
     num_tuning: int = 2000
     temperatures: tuple[float, ...] = (
-        *(0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0),
+        *(0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0),
         *(1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2.0, 2.2, 2.5),
     )
     taus: tuple[int, ...] = (1, 2, 5, 10, 30, 100)
     tau: int = 10
     sample_counts: tuple[int, ...] = (10, 30, 50, 100, 300, 1000, 3000)
     num_samples: int = 1000
+    untuned_counts: tuple[int, ...] = (50, 1000)
     ensemble_sizes: tuple[int, ...] = (1, 3, 5, 10, 20)
     num_subsets: int = 20
     recipes: tuple[tuple[str, Recipe], ...] = (("released", RELEASED), ("paper", PAPER), ("recommended", RECOMMENDED))
     num_controls: int = 3
+    factors: tuple[tuple[str, tuple[Any, ...]], ...] = FACTORS
+
+    def variants(self) -> list[tuple[str, str, Recipe]]:
+        """Return the recommended recipe, and it with one factor changed: factor, value in words, recipe."""
+        recipe = dict(self.recipes)["recommended"]
+        changed = [
+            (factor, str(value), replace(recipe, **{factor: value}))
+            for factor, values in self.factors
+            for value in values
+        ]
+        return [("none", "recommended", recipe), *changed]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +233,6 @@ class Replication:
             "networks": ("all",),
             "ensembles": ("all",),
             "epinets": tuple(name for own in networks for name in own.names("train")),
-            "augmented features": networks[0].names("augmented"),
         }
         few = networks[0].names("train")[: self.study.num_controls]
         return {

@@ -118,7 +118,7 @@ def _epinets(session: Session) -> Rows:
         agent = session.agent(recipe, study.sample_counts[-1], agent="epinet", recipe=name)
         shared = {"taus": study.taus, "base": session.network}
         rows += session.bench.rows(agent, counts=study.sample_counts, kinds=("tuned",), **shared)
-        rows += session.bench.rows(agent, counts=(study.num_samples,), kinds=("untuned",), **shared)
+        rows += session.bench.rows(agent, counts=study.untuned_counts, kinds=("untuned",), **shared)
     return rows
 
 

@@ -1,4 +1,4 @@
-"""What the replication trains and evaluates on: stored features, split into parts for training, choosing and judging."""
+"""What the replication trains and judges on: stored features, split into parts for training, choosing and judging."""
 
 import dataclasses
 import functools as ft
