@@ -183,20 +183,20 @@ def test_what_is_chosen_and_what_is_judged_have_no_image_in_common(bench):
 
 
 def test_a_temperature_keeps_the_marginal_loss_within_its_limit(bench):
-    # Two particles that are sure of opposite classes: sharper is better jointly, and worse for no single label.
+    # One particle knows every label, the others are sure of a wrong one: sharp is best jointly, flat for single labels.
     y = bench.lab.labels("test")
-    logits = np.zeros((40, 2, 10), np.float32)
-    logits[np.arange(40), 0, y] = 3.0
-    logits[np.arange(40), 1, (y + 1) % 10] = 3.0
+    logits = np.zeros((40, 30, 10), np.float32)
+    logits[np.arange(40), 0, y] = 4.0
+    logits[np.arange(40), 1:, (y + 1) % 10] = 4.0
     agent = Agent(Stored(), logits, True, {})
-    free = bench.choose(agent)
-    assert free.temperature == 0.5
-    flat = bench.choose(Agent(Stored(), -logits, True, {}))
-    assert flat.temperature == 2.0
-    kept = bench.choose(Agent(Stored(), -logits, True, {}), limit=0.0)
-    assert kept.temperature == 2.0
-    found = bench.losses(agent, bench.lab.split.tuning, (0.5,), (10,), (2,))
-    assert free.joint == pytest.approx(found.joint[10].mean(), rel=1e-5)
+    found = bench.losses(agent, bench.lab.split.tuning, STUDY.temperatures, (10,), (30,))
+    marginal, joint = found.marginal.mean(axis=(1, 2)), found.joint[10].mean(axis=(1, 2))
+    assert joint[0] < joint[1] < joint[2]
+    assert marginal[0] > marginal[1] > marginal[2]
+    assert bench.choose(agent).temperature == 0.5
+    assert bench.choose(agent, limit=marginal[1]).temperature == 1.0
+    assert bench.choose(agent, limit=0.0).temperature == 2.0
+    assert bench.choose(agent).joint == pytest.approx(joint[0], rel=1e-5)
 
 
 def test_a_piece_is_kept_and_goes_on_where_it_was(inputs, monkeypatch):

@@ -55,7 +55,7 @@ class Session:
             self._epinets[recipe] = member(self.lab.epinets(self.network, [recipe], [0]), 0)
         return self._epinets[recipe]
 
-    def agent(self, recipe: Recipe, count: int, **known: Any) -> Agent:
+    def agent(self, recipe: Recipe, count: int, /, **known: Any) -> Agent:
         """Return the epinet of a recipe as an agent, at so many indices."""
         enn = self.epinet(recipe)
         base = parameters_of(self.lab.inputs, self.network)

@@ -129,7 +129,8 @@ def ensure(piece: Piece, *, inputs: Inputs) -> Path:
 def features_of(piece: Piece, *, inputs: Inputs) -> dict[str, np.ndarray]:
     """Return logits, features and labels of a piece, which is computed unless the bank has it."""
     batch = FeatureBank(ensure(piece, inputs=inputs), verify=False).as_batch("images")
-    return {"logits": batch.x["logits"], "features": batch.x["features"], "y": np.asarray(batch.y)}
+    found = {"logits": batch.x["logits"], "features": batch.x["features"], "y": batch.y}
+    return {name: np.asarray(leaf) for name, leaf in found.items()}
 
 
 def run(config: Piece, *, key: PRNGKeyArray, inputs: Inputs) -> list[Row]:

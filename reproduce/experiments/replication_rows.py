@@ -1,7 +1,6 @@
 """Rows of results of the replication: losses at a temperature chosen on held-out images, and beside the ensemble."""
 
 import functools as ft
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -58,11 +57,11 @@ class Bench:
         """Return inputs and labels of some test images."""
         return jax.tree.map(lambda leaf: leaf[positions], x), self.lab.labels("test")[positions]
 
-    def agent(self, enn: AbstractENN, x: Any, count: int, **known: Any) -> Agent:
+    def agent(self, enn: AbstractENN, x: Any, count: int, /, **known: Any) -> Agent:
         """Return an ENN as an agent, at so many indices."""
         return Agent(Outputs(enn, self.indices(enn, count)), x, False, known)
 
-    def particles(self, networks: tuple[str, ...], **known: Any) -> Agent:
+    def particles(self, networks: tuple[str, ...], /, **known: Any) -> Agent:
         """Return an ensemble of networks as an agent, exact."""
         return Agent(Stored(), self.lab.particles(networks, "test"), True, known)
 
@@ -205,6 +204,3 @@ def averaged(found: list[Rows], names: tuple[str, ...]) -> Rows:
                 row[f"{name}_spread"] = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
         rows.append({**row, "members": len(own)})
     return rows
-
-
-Build = Callable[[], Agent]
