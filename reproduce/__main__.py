@@ -213,6 +213,7 @@ def _run(chosen: Sequence[Entry], output: Output, arguments: argparse.Namespace)
     inputs = Inputs(
         data_dir=arguments.data_dir,
         weights=arguments.weights,
+        cache=output.cache,
         accumulate=arguments.accumulate,
         loaders=arguments.loaders,
     )
@@ -245,9 +246,8 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         return _list(chosen, output)
     if arguments.command in ("verify", "restore"):
         if output.variant.name:
-            raise UsageError(
-                f"`{arguments.command}` has references of the default data only; got {' '.join(output.variant.options)}."
-            )
+            options = " ".join(output.variant.options)
+            raise UsageError(f"`{arguments.command}` is for the default data, which has references; got {options}.")
         if arguments.command == "restore":
             return _restore(chosen, output)
         if arguments.accept:

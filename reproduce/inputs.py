@@ -16,6 +16,7 @@ class Inputs:
     Attributes:
         data_dir: folder of a data set.
         weights: folder of trained networks.
+        cache: folder for what is computed once and shared by units, such as features; made when needed.
         networks: where networks are kept while an artifact is not complete, set by the runner; None for nowhere.
         accumulate: number of parts that a batch goes through in, where it does not fit into memory.
         loaders: processes that read and decode images; 0 for threads.
@@ -23,6 +24,7 @@ class Inputs:
 
     data_dir: Path | None = None
     weights: Path | None = None
+    cache: Path | None = None
     networks: Path | None = None
     accumulate: int = 1
     loaders: int = 0

@@ -30,6 +30,11 @@ class Output:
         """Return the path of the record of a run."""
         return self.folder / "records" / artifact / f"{unit}.json"
 
+    @property
+    def cache(self) -> Path:
+        """The folder for what units share."""
+        return self.root / self.tier / "cache"
+
     def csv(self, artifact: str) -> Path:
         """Return the path of the CSV of an artifact."""
         return self.folder / "csv" / f"{artifact}.csv"

@@ -33,6 +33,7 @@ from .configs import (
 )
 from .configs.image_paper import DEFAULT, Variant
 from .configs.images import DIGITS, PAIRS, PAIRS_FIVE, Protocol
+from .configs.replication import BankConfig, Replication, Study
 from .errors import unknown
 from .tiers import TIERS
 
@@ -122,6 +123,8 @@ class Artifact:
 
 _TESTBED = {"groups": "groups", "records": "testbed", "tiers": TIERS}
 
+_REPLICATION_TIERS = {"replication": TIERS["replication"]}
+
 
 def _image(parts: tuple[str, ...], protocol: Protocol, records: str, draw: str, **more: Any) -> Artifact:
     """Return an image figure that shows these parts of a protocol; its records are named by the paper's data set."""
@@ -135,6 +138,19 @@ def _image(parts: tuple[str, ...], protocol: Protocol, records: str, draw: str, 
         reads_inputs=True,
         plan="plan",
         **more,
+    )
+
+
+def _replicated(draw: str, *parts: str) -> Artifact:
+    """Return a figure of the replication that shows these parts of the study."""
+    return Artifact(
+        config=Replication(study=Study(), parts=parts),
+        run="replication:run",
+        draw=draw,
+        groups="groups",
+        records="replication",
+        reads_inputs=True,
+        tiers=_REPLICATION_TIERS,
     )
 
 
@@ -167,6 +183,17 @@ REGISTRY: dict[str, Artifact] = {
     "fig14": _image(("ablation",), PAIRS, "imagenet", "fig14", draws_config=True),
     "fig10": _image(_AGENTS, DIGITS, "cifar10", "fig10"),
     "fig11": _image(_AGENTS, PAIRS_FIVE, "cifar100", "fig11"),
+    "rep_bank": Artifact(
+        config=BankConfig(), run="replication_bank:run", draw="rep_bank", reads_inputs=True, tiers=_REPLICATION_TIERS
+    ),
+    "rep_scaling": _replicated("rep_scaling", "networks", "ensembles", "epinets"),
+    "rep_m_curves": _replicated("rep_m_curves", "ensembles", "epinets"),
+    "rep_tau_curves": _replicated("rep_tau_curves", "ensembles", "epinets"),
+    "rep_controls": _replicated("rep_controls", "ensembles", "epinets", "controls"),
+    "rep_ablation": _replicated("rep_ablation", "ablation"),
+    "rep_dyads": _replicated("rep_dyads", "dyads"),
+    "rep_human": _replicated("rep_human", "human"),
+    "rep_ood": _replicated("rep_ood", "shifts"),
     "dec_bandits": Artifact(config=Bandits(), run="bandits:run", draw="dec_bandits", groups="groups", tiers=TIERS),
     "dec_active": Artifact(config=ActiveLearning(), run="active:run", draw="dec_active", groups="groups", tiers=TIERS),
     "dec_thesis": Artifact(config=Thesis(), run="thesis:run", draw="dec_thesis", groups="groups", tiers=TIERS),

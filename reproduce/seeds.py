@@ -14,6 +14,8 @@ SEEDS: dict[str, int] = {
     "imagenet": 2,
     "cifar10": 10,
     "cifar100": 12,
+    "rep_bank": 20,
+    "replication": 21,
     "thm1": 101,
     "thm2": 102,
     "thm3": 103,

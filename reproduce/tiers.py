@@ -202,4 +202,14 @@ def paper(config: Config) -> Config:
     return replace(config, protocol=full_protocol(config.full)) if isinstance(config, ImageStudy) else config
 
 
-TIERS: Mapping[str, Callable[[Config], Config]] = {"smoke": smoke, "laptop": laptop, "paper": paper}
+def replication(config: Config) -> Config:
+    """Return the configuration for real data that the command line names, which is as it is written."""
+    return config
+
+
+TIERS: Mapping[str, Callable[[Config], Config]] = {
+    "smoke": smoke,
+    "laptop": laptop,
+    "paper": paper,
+    "replication": replication,
+}

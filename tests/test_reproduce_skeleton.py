@@ -34,8 +34,9 @@ def test_seeds_are_pinned():
     theory = {"fig01": 1, "fig03": 3, "fig04": 4, "thm1": 101, "thm2": 102, "thm3": 103, "thm4": 104}
     testbed = {"tab01": 11, "testbed": 5, "testbed_curves": 51, "testbed_chains": 52}
     images = {"imagenet": 2, "cifar10": 10, "cifar100": 12}
+    replication = {"rep_bank": 20, "replication": 21}
     decisions = {"dec_bandits": 201, "dec_active": 202, "dec_thesis": 203, "dec_sets": 204}
-    assert {**theory, **testbed, **images, **decisions} == SEEDS
+    assert {**theory, **testbed, **images, **replication, **decisions} == SEEDS
 
 
 def test_no_two_artifacts_share_a_seed():
@@ -172,7 +173,10 @@ def test_selection_by_id_and_session():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["list", "--tier", "lap"], "`--tier` must be one of smoke, laptop, paper; got lap. Did you mean laptop?"),
+        (
+            ["list", "--tier", "lap"],
+            "`--tier` must be one of smoke, laptop, paper, replication; got lap. Did you mean laptop?",
+        ),
         (["run", "--only", "thm"], "Did you mean thm"),
         (["run", "--only", "fig02", "--tier", "paper"], "`--tier` must be smoke or laptop for fig02; got paper."),
         (

@@ -6,6 +6,7 @@ from .ledger import Claim as Claim
 from .ledger import LedgerLine as LedgerLine
 from .ledger import Measurement as Measurement
 from .ledger import judge as judge
+from .replication import REPLICATION
 from .rules import AtLeast as AtLeast
 from .rules import AtMost as AtMost
 from .rules import Equals as Equals
@@ -16,5 +17,7 @@ from .theory import THEORY
 from .thm3 import THM3
 from .thm4 import THM4
 
-CLAIMS: dict[str, Claim] = {claim.id: claim for claim in (*THEORY, *TESTBED, *IMAGES, *THM3, *THM4, *DECISIONS)}
+_ALL = (*THEORY, *TESTBED, *IMAGES, *REPLICATION, *THM3, *THM4, *DECISIONS)
+
+CLAIMS: dict[str, Claim] = {claim.id: claim for claim in _ALL}
 """Every claim by its id."""

@@ -1,0 +1,131 @@
+"""Labels as people give them: joint loss when each draw has its own annotator (CIFAR-10H)."""
+
+from pathlib import Path
+from typing import Any
+
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float
+
+from epinet_eqx.metrics import auroc
+
+from ..errors import ReproduceError
+from .replication_rows import Bench, Rows
+from .replication_scores import decompose, log_mean, log_probs, summary
+from .replication_shift import Seen
+
+# How often labels are drawn for each pair.
+_NUM_DRAWS = 8
+# Images are ambiguous if fewer than this share of the annotators agree on one class.
+_AGREEMENT = 0.9
+_BATCH = 100
+
+
+def read_human(folder: Path) -> Float[np.ndarray, "images classes"]:
+    """Return the share of annotators that gave each test image each label."""
+    path = folder / "human_labels.npz"
+    try:
+        with np.load(path, allow_pickle=False) as content:
+            counts = content["cifar10h_counts"].astype(np.float64)
+    except (OSError, KeyError, ValueError) as error:
+        raise ReproduceError(
+            f"`--data-dir` must hold human_labels.npz with the entry `cifar10h_counts`, for the parts about people; "
+            f"{path} does not ({type(error).__name__})."
+        ) from None
+    return counts / counts.sum(axis=1, keepdims=True)
+
+
+def _draw(shares: np.ndarray, tau: int, rng: np.random.Generator) -> Float[np.ndarray, "pairs draws anchors classes"]:
+    """Return how often each label occurs at each anchor, in several draws of `tau` labels from each pair."""
+    num_pairs, num_classes = len(shares) // 2, shares.shape[1]
+    pairs = shares.reshape(num_pairs, 2, num_classes)
+    first = rng.binomial(tau, 0.5, size=(num_pairs, _NUM_DRAWS))
+    occupied = np.stack([first, tau - first], axis=-1)
+    return rng.multinomial(occupied, pairs[:, None]).astype(np.float32)
+
+
+def _rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """Return Spearman's correlation, ties sharing their mean rank."""
+
+    def ranks(values: np.ndarray) -> np.ndarray:
+        _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+        return (np.cumsum(counts) - (counts - 1) / 2)[places]
+
+    return float(np.corrcoef(ranks(a), ranks(b))[0, 1])
+
+
+def human_rows(bench: Bench, network: str, agents: Seen) -> Rows:
+    """Return losses under labels of people and under the one true label, on clear and on ambiguous pairs.
+
+    Args:
+        bench: the judge.
+        network: the base.
+        agents: the agents.
+    """
+    lab, study = bench.lab, bench.study
+    positions = lab.split.evaluation
+    folder = lab.inputs.require("data_dir", expected="CIFAR-10 with human_labels.npz")
+    shares = read_human(folder)[positions]
+    labels = lab.labels("test")[positions]
+    rng = np.random.default_rng(np.asarray(jr.key_data(lab.key_of("annotators"))))
+    truth = np.eye(shares.shape[1])[labels]
+    drawn = {"people": _draw(shares, study.tau, rng), "true label": _draw(truth, study.tau, rng)}
+    entropy = -np.sum(np.where(shares > 0, shares * np.log(np.maximum(shares, 1e-12)), 0.0), axis=1)
+    clear = shares.max(axis=1) >= _AGREEMENT
+    clear_pairs = clear.reshape(-1, 2).all(axis=1)
+    subsets = {"all": np.ones_like(clear_pairs), "clear": clear_pairs, "ambiguous": ~clear_pairs}
+    limit = bench.base(network)[0].marginal
+    rows = []
+    for name, agent, _ in agents:
+        temperature = bench.choose(agent, np.inf if name == "ensemble" else limit).temperature
+        x, _ = bench.at(agent.x, positions)
+        found = _losses(agent.outputs, x, temperature, drawn, shares)
+        wrong = found["predicted"] != labels
+        detection = auroc(found["epistemic"][clear & ~wrong], found["epistemic"][clear & wrong])
+        told: dict[str, Any] = {
+            "temperature": temperature,
+            "tau": study.tau,
+            "aleatoric_correlation": _rank_correlation(found["aleatoric"], entropy),
+            "epistemic_correlation": _rank_correlation(found["epistemic"], entropy),
+            "auroc_errors": float(detection),
+        }
+        for subset, chosen in subsets.items():
+            for source in drawn:
+                joint, error = summary(found[source][chosen])
+                marginal = float(found["human"][np.repeat(chosen, 2)].mean())
+                rows.append(
+                    {
+                        "agent": name,
+                        "network": network,
+                        "subset": subset,
+                        "labels": source,
+                        "num_pairs": int(chosen.sum()),
+                        "joint": joint,
+                        "joint_error": error,
+                        "human_marginal": marginal,
+                        **told,
+                    }
+                )
+    return rows
+
+
+def _losses(
+    outputs: Any, x: Any, temperature: float, drawn: dict[str, np.ndarray], shares: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return joint losses of the draws, losses against the annotators, and the parts of the entropy, in batches."""
+    found: dict[str, list[np.ndarray]] = {}
+    for start in range(0, len(shares), _BATCH):
+        own = {name: leaf[start : start + _BATCH] for name, leaf in x.items()} if isinstance(x, dict) else None
+        log_p = log_probs(outputs, x[start : start + _BATCH] if own is None else own, temperature)
+        mixture, aleatoric, epistemic = decompose(log_p)
+        pairs = log_p.reshape(len(log_p) // 2, 2, *log_p.shape[1:])
+        at = slice(start // 2, start // 2 + len(pairs))
+        new = {
+            source: -log_mean(np.einsum("pamc,pdac->pdm", pairs, counts[at], optimize=True), axis=-1).mean(axis=1)
+            for source, counts in drawn.items()
+        }
+        new |= {"aleatoric": aleatoric, "epistemic": epistemic, "predicted": np.argmax(mixture, axis=-1)}
+        new["human"] = -np.sum(shares[start : start + len(log_p)] * mixture, axis=1)
+        for name, values in new.items():
+            found.setdefault(name, []).append(values)
+    return {name: np.concatenate(values) for name, values in found.items()}

@@ -1,0 +1,221 @@
+"""What the replication trains and judges on: stored features, split into parts for training, choosing and judging."""
+
+import dataclasses
+import functools as ft
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+
+from epinet_eqx import named_keys
+from epinet_eqx.data import stored_base
+from epinet_eqx.epinet import AbstractTerm, Epinet, PriorNetwork, attach, conv_prior
+from epinet_eqx.losses import Batch, CrossEntropy
+from epinet_eqx.training import EpochBatches, fit_many
+
+from ..configs.replication import BankConfig, Piece, Recipe
+from ..inputs import Inputs
+from .replication_bank import LAST, bank_key, features_of
+from .replication_images import images_of
+
+Tree = dict[str, np.ndarray]
+_NUM_CLASSES = 10
+_IMAGE = (3, 32, 32)
+
+
+class StoredBasis(AbstractTerm):
+    """A term linear in the index whose members' outputs come with the input: a conv prior, computed once per image."""
+
+    def embed(self, x: PyTree[Array], features: Float[Array, " features"]) -> Float[Array, "index classes"]:
+        """Return the outputs of all members."""
+        return x["conv"]
+
+    def head(self, embedding: Float[Array, "index classes"], z: Float[Array, " index"]) -> Float[Array, " classes"]:
+        """Return the combination of the members' outputs."""
+        return z @ embedding
+
+    def heads(
+        self, embedding: Float[Array, "index classes"], zs: Float[Array, "samples index"]
+    ) -> Float[Array, "samples classes"]:
+        """Return the combinations at many indices."""
+        return zs @ embedding
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """The test images: a part on which everything is chosen, and the rest, on which everything is judged."""
+
+    tuning: Int[np.ndarray, " images"]
+    evaluation: Int[np.ndarray, " images"]
+
+
+def _conv_prior(index_dim: int, key: PRNGKeyArray) -> AbstractTerm:
+    """Return the networks of a conv prior."""
+    return conv_prior(_IMAGE, index_dim, _NUM_CLASSES, key=key).network.content
+
+
+@ft.cache
+def _optimizer(name: str, learning_rate: float, num_steps: int) -> optax.GradientTransformation:
+    """Return an optimizer, one object per setting, since compiled loops are found again by it."""
+    schedule = optax.cosine_decay_schedule(learning_rate, num_steps)
+    return optax.sgd(schedule, momentum=0.9, nesterov=True) if name == "sgd" else optax.adam(schedule)
+
+
+class Lab:
+    """Stored features by network, and epinets that are trained on them."""
+
+    def __init__(self, bank: BankConfig, num_tuning: int, *, inputs: Inputs, key: PRNGKeyArray):
+        """Initialize; nothing is read yet.
+
+        Args:
+            bank: what is stored.
+            num_tuning: number of test images on which everything is chosen.
+            inputs: the folders.
+            key: random key.
+        """
+        self.bank = bank
+        self.inputs = inputs
+        self.key = key
+        (split_key,) = named_keys(key, "split")
+        order = np.asarray(jr.permutation(split_key, bank.num_test))
+        self.split = Split(np.sort(order[:num_tuning]), np.sort(order[num_tuning:]))
+        self._pieces: dict[tuple[str, str], Tree] = {}
+        self._conv: dict[tuple[str, int], np.ndarray] = {}
+
+    def key_of(self, name: str) -> PRNGKeyArray:
+        """Return the key of a part."""
+        (key,) = named_keys(self.key, name)
+        return key
+
+    def piece(self, network: str, images: str) -> Tree:
+        """Return logits, features and labels of images by a network."""
+        if (network, images) not in self._pieces:
+            piece = Piece(network=network, images=images, num_images=self.bank.num_images(images))
+            self._pieces[network, images] = features_of(piece, inputs=self.inputs)
+        return self._pieces[network, images]
+
+    def labels(self, images: str) -> Int[np.ndarray, " images"]:
+        """Return the labels of images."""
+        return self.piece(self.bank.networks[0].names("test")[0], images)["y"]
+
+    def particles(self, networks: Sequence[str], images: str) -> Float[np.ndarray, "images particles classes"]:
+        """Return the logits of several networks side by side."""
+        return np.stack([self.piece(network, images)["logits"] for network in networks], axis=1)
+
+    def base_temperature(self, network: str) -> float:
+        """Return the temperature at which a network's marginal log-loss is smallest on the tuning part."""
+        piece = self.piece(network, "test")
+        logits, y = piece["logits"][self.split.tuning], piece["y"][self.split.tuning]
+        grid = np.exp(np.linspace(np.log(0.5), np.log(4.0), 106))
+        scaled = logits[None] / grid[:, None, None].astype(np.float32)
+        log_p = scaled - np.log(np.exp(scaled - scaled.max(-1, keepdims=True)).sum(-1, keepdims=True))
+        log_p = log_p - scaled.max(-1, keepdims=True)
+        own = log_p[:, np.arange(len(y)), y].mean(axis=1)
+        return float(grid[np.argmax(own)])
+
+    def conv_basis(self, images: str, index_dim: int) -> Float[np.ndarray, "images index classes"]:
+        """Return the outputs of the members of a conv prior, the same one for all bases."""
+        if (images, index_dim) not in self._conv:
+            data = images_of(self._data_dir(), images, self.bank.num_images(images), key=bank_key())
+            term = _conv_prior(index_dim, self.key_of(f"conv prior {index_dim}"))
+            embed = jax.jit(jax.vmap(lambda x: term.embed(x, jnp.zeros(0))))
+            # The authors' priors see what the base sees: normalized pixels.
+            mean, std = (np.float32(v).reshape(3, 1, 1) for v in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+            parts = np.array_split(data.x, -(-len(data.x) // 500))
+            found = [np.asarray(embed((part.astype(np.float32) / 255 - mean) / std)) for part in parts]
+            self._conv[images, index_dim] = np.concatenate(found)
+        return self._conv[images, index_dim]
+
+    def _data_dir(self) -> Any:
+        """Return the folder of the images."""
+        return self.inputs.require("data_dir", expected="CIFAR-10 in its official binary or python form")
+
+    def inputs_of(self, network: str, images: str, recipe: Recipe) -> Tree:
+        """Return what an epinet of this recipe takes as its input."""
+        piece = self.piece(network, images)
+        features = piece["features"]
+        if recipe.standardized:
+            seen = self.piece(network, "train")["features"]
+            features = (features - seen.mean(axis=0)) / (seen.std(axis=0) + 1e-6)
+        if recipe.features == "last":
+            features = features[:, -LAST:]
+        temperature = self.base_temperature(network) if recipe.tempered_base else 1.0
+        found = {"logits": piece["logits"] / np.float32(temperature), "features": features}
+        if recipe.conv_scale > 0:
+            found["conv"] = self.conv_basis(images, recipe.index_dim)
+        return found
+
+    def training_data(self, network: str, recipe: Recipe) -> Batch:
+        """Return the training examples of an epinet."""
+        sets = ("train", "augmented") if recipe.augmented else ("train",)
+        trees = [self.inputs_of(network, images, recipe) for images in sets]
+        x = {name: np.concatenate([tree[name] for tree in trees]) for name in trees[0]}
+        y = np.concatenate([self.piece(network, images)["y"] for images in sets])
+        return Batch(x, y, np.arange(len(y), dtype=np.int32))
+
+    def epinets(self, network: str, recipes: Sequence[Recipe], seeds: Sequence[int]) -> Epinet:
+        """Return a stack of trained epinets, one per recipe; recipes may differ in prior scales and penalty only.
+
+        Args:
+            network: name of the base.
+            recipes: the recipes.
+            seeds: number of the seed of each.
+        """
+        first = recipes[0]
+        data = self.training_data(network, first)
+        example = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), data.x)
+        keys = jnp.stack([jr.fold_in(self.key_of(f"{network} epinet"), seed) for seed in seeds])
+
+        def make(scale: Array, conv_scale: Array, key: PRNGKeyArray) -> Epinet:
+            priors = (PriorNetwork(StoredBasis(), conv_scale),) if first.conv_scale > 0 else ()
+            return attach(
+                stored_base,
+                num_classes=_NUM_CLASSES,
+                index_dim=first.index_dim,
+                example=example,
+                hidden=first.hidden,
+                prior_scale=scale,
+                priors=priors,
+                key=key,
+            )
+
+        scales = jnp.asarray([recipe.prior_scale for recipe in recipes])
+        conv_scales = jnp.asarray([recipe.conv_scale for recipe in recipes])
+        enns = eqx.filter_vmap(make)(scales, conv_scales, keys)
+        smoothing = [recipe.label_smoothing for recipe in recipes]
+        loss = eqx.filter_vmap(lambda l2, smoothing: CrossEntropy(l2=l2, label_smoothing=smoothing))(
+            jnp.asarray([recipe.l2 for recipe in recipes]), jnp.asarray(smoothing)
+        )
+        num_steps = max(1, first.epochs * len(data.y) // first.batch_size)
+        return fit_many(
+            enns,
+            data,
+            loss,
+            num_steps=num_steps,
+            batch_size=min(first.batch_size, len(data.y)),
+            sampling=EpochBatches,
+            optimizer=_optimizer(first.optimizer, first.learning_rate, num_steps),
+            num_index_samples=first.num_index_samples,
+            loss_axis=0,
+            progress=False,
+            key=self.key_of(f"{network} training"),
+        ).enn
+
+
+def member(stack: Epinet, number: int) -> Epinet:
+    """Return one of a stack of ENNs."""
+    return jax.tree.map(lambda leaf: leaf[number] if eqx.is_array(leaf) else leaf, stack)
+
+
+def count_parameters(enn: Epinet) -> int:
+    """Return the parameters that an epinet adds to its base: the learnable ones and those of its prior networks."""
+    terms = (enn.learnable, *(prior.network.content for prior in enn.priors))
+    # Of a conv prior the bank keeps what it says of images; its networks are made again to be counted.
+    own = [_conv_prior(enn.index.size, jr.key(0)) if isinstance(term, StoredBasis) else term for term in terms]
+    return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(own, eqx.is_inexact_array)))

@@ -1,0 +1,105 @@
+"""Augmented dyadic sampling, and detection of rotated and corrupted images."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from epinet_eqx.metrics import auroc
+
+from .replication_images import TAU, shifts
+from .replication_rows import Agent, Bench, Rows
+from .replication_scores import decompose, log_mean, log_probs, losses, summary
+
+Seen = Sequence[tuple[str, Agent, Callable[[str], Any]]]
+"""Agents by name, each with what it sees of other images."""
+
+
+def dyad_rows(bench: Bench, network: str, agents: Seen) -> Rows:
+    """Return the joint loss of draws from pairs, plain and augmented, of pairs without a tuning image.
+
+    Args:
+        bench: the judge.
+        network: the base.
+        agents: the agents.
+    """
+    lab, study = bench.lab, bench.study
+    limit = bench.base(network)[0].marginal
+    in_evaluation = np.isin(np.arange(study.bank.num_dyads), lab.split.evaluation).reshape(-1, 2)
+    pairs = np.flatnonzero(in_evaluation.all(axis=1))
+    images = np.stack([2 * pairs, 2 * pairs + 1], axis=1).reshape(-1)
+    draws = (TAU * pairs[:, None] + np.arange(TAU)[None, :]).reshape(-1)
+    rows = []
+    for name, agent, see in agents:
+        temperature = bench.choose(agent, np.inf if name == "ensemble" else limit).temperature
+        counts = (agent.x.shape[1],) if agent.exact else (agent.outputs.zs.shape[0],)
+        x, y = bench.at(agent.x, images)
+        plain = losses(agent.outputs, x, y, temperatures=(temperature,), taus=(TAU,), counts=counts).joint[TAU][0, 0]
+        labels = lab.labels("dyads")[draws]
+        log_p = log_probs(agent.outputs, _taken(see("dyads"), draws), temperature)
+        own = log_p[np.arange(len(labels)), :, labels].reshape(len(pairs), TAU, -1)
+        drawn = -log_mean(own.sum(axis=1), axis=-1)
+        rows += [
+            {
+                "agent": name,
+                "network": network,
+                "temperature": temperature,
+                "tau": TAU,
+                "num_samples": counts[0],
+                "num_pairs": len(pairs),
+                "sampling": sampling,
+                **dict(zip(("joint", "joint_error"), summary(values), strict=True)),
+            }
+            for sampling, values in (("dyadic", plain), ("augmented dyadic", drawn))
+        ]
+    return rows
+
+
+def shift_rows(bench: Bench, network: str, agents: Seen) -> Rows:
+    """Return how well the uncertainty of agents tells shifted images from the same images as they are.
+
+    Args:
+        bench: the judge.
+        network: the base.
+        agents: the agents.
+    """
+    lab, study = bench.lab, bench.study
+    limit = bench.base(network)[0].marginal
+    count = study.bank.num_shifted
+    clean = lab.split.evaluation[lab.split.evaluation < count]
+    rows = []
+    for name, agent, see in agents:
+        temperature = bench.choose(agent, np.inf if name == "ensemble" else limit).temperature
+        x, _ = bench.at(agent.x, clean)
+        inside = _scores(log_probs(agent.outputs, x, temperature))
+        shifted = see("shifted")
+        for number, (kind, strength) in enumerate(shifts()):
+            positions = number * count + clean
+            log_p = log_probs(agent.outputs, _taken(shifted, positions), temperature)
+            outside = _scores(log_p)
+            labels = lab.labels("shifted")[positions]
+            wrong = np.argmax(decompose(log_p)[0], axis=-1) != labels
+            rows.append(
+                {
+                    "agent": name,
+                    "network": network,
+                    "shift": kind,
+                    "strength": strength,
+                    "num_images": len(clean),
+                    "error": float(wrong.mean()),
+                    **{f"auroc_{score}": float(auroc(inside[score], outside[score])) for score in inside},
+                }
+            )
+    return rows
+
+
+def _taken(x: Any, positions: np.ndarray) -> Any:
+    """Return some of the inputs."""
+    return {name: leaf[positions] for name, leaf in x.items()} if isinstance(x, dict) else x[positions]
+
+
+def _scores(log_p: Float[np.ndarray, "images samples classes"]) -> dict[str, Float[np.ndarray, " images"]]:
+    """Return the scores by which images are told apart: the epistemic part of the entropy, and all of it."""
+    _, aleatoric, epistemic = decompose(log_p)
+    return {"epistemic": epistemic, "total": aleatoric + epistemic}

@@ -1,0 +1,31 @@
+"""Joint loss when people give the labels, and what the two parts of an uncertainty tell of it."""
+
+from matplotlib.figure import Figure
+
+from ..over_bases import Rows, chosen, values_of
+from ._rep_bars import draw_bars
+from ._scaling import add_legend
+
+_TOLD = {
+    "aleatoric_correlation": "aleatoric\nand people",
+    "epistemic_correlation": "epistemic\nand people",
+    "auroc_errors": "epistemic\nAUROC of errors",
+}
+
+
+def draw(rows: Rows) -> Figure:
+    """Draw the joint loss on clear and ambiguous pairs for both kinds of label, and the correlations."""
+    figure = Figure(figsize=(6.75, 2.9))
+    axes = figure.subplots(1, 3)
+    for ax, labels in zip(axes, ("true label", "people"), strict=False):
+        own = chosen(rows, labels=labels)
+        draw_bars(ax, {subset: chosen(own, subset=subset) for subset in values_of(own, "subset")}, "joint")
+        ax.set_title(f"labels: {labels}", fontsize=8)
+        ax.set_yscale("log")
+    axes[0].set_ylabel("joint log-loss, $\\tau = 10$")
+    once = chosen(rows, labels="people", subset="all")
+    told = {words: [{**row, "told": row[name]} for row in once] for name, words in _TOLD.items()}
+    draw_bars(axes[2], told, "told")
+    axes[2].set_title("rank correlation, AUROC", fontsize=8)
+    add_legend(figure, axes[0])
+    return figure
