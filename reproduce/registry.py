@@ -7,7 +7,7 @@ import ast
 import functools as ft
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from .configs.image_paper import DEFAULT, Variant
 from .configs.images import DIGITS, PAIRS, PAIRS_FIVE, Protocol
 from .configs.replication import BankConfig, Replication, Study
 from .errors import unknown
-from .tiers import TIERS
+from .tiers import SIZES, TIERS
 
 _EXPERIMENTS = Path(__file__).with_name("experiments")
 
@@ -78,7 +78,7 @@ class Artifact:
     config: Config
     run: str
     draw: str
-    tiers: Mapping[str, Callable[[Config], Config]]
+    tiers: Mapping[str, Callable[[Config], Config]] = field(default_factory=lambda: SIZES)
     groups: str = ""
     records: str = ""
     reads_inputs: bool = False
@@ -121,7 +121,7 @@ class Artifact:
         return importlib.import_module(f"reproduce.figures.{self.draw}").draw
 
 
-_TESTBED = {"groups": "groups", "records": "testbed", "tiers": TIERS}
+_TESTBED = {"groups": "groups", "records": "testbed"}
 
 _REPLICATION_TIERS = {"replication": TIERS["replication"]}
 
@@ -134,7 +134,6 @@ def _image(parts: tuple[str, ...], protocol: Protocol, records: str, draw: str, 
         draw=draw,
         groups="groups",
         records=records,
-        tiers=TIERS,
         reads_inputs=True,
         plan="plan",
         **more,
@@ -158,22 +157,18 @@ _AGENTS = ("bases", "ensembles", "epinets")
 _ALL_AGENTS = (*_AGENTS, "baselines")
 
 REGISTRY: dict[str, Artifact] = {
-    "fig01": Artifact(config=RabbitDuck(), run="rabbit_duck:tables", draw="fig01", tiers=TIERS),
-    "fig03": Artifact(config=EnnRabbitDuck(), run="rabbit_duck:outputs", draw="fig03", tiers=TIERS),
-    "fig04": Artifact(config=EpinetDiagram(), run="epinet_diagram:structure", draw="fig04", tiers=TIERS),
-    "thm1": Artifact(config=MarginalsInsufficient(), run="thm1:decide", draw="thm1", tiers=TIERS),
-    "thm2": Artifact(config=ShortfallBound(), run="thm2:run", draw="thm2", tiers=TIERS),
-    "thm3": Artifact(config=BNNsAsENNs(), run="thm3:run", draw="thm3", tiers=TIERS),
-    "thm4": Artifact(config=LinearGaussianEpinet(), run="thm4:run", draw="thm4", tiers=TIERS),
-    "tab01": Artifact(config=AgentSummary(), run="agent_table:summarize", draw="tab01", tiers=TIERS),
+    "fig01": Artifact(config=RabbitDuck(), run="rabbit_duck:tables", draw="fig01"),
+    "fig03": Artifact(config=EnnRabbitDuck(), run="rabbit_duck:outputs", draw="fig03"),
+    "fig04": Artifact(config=EpinetDiagram(), run="epinet_diagram:structure", draw="fig04"),
+    "thm1": Artifact(config=MarginalsInsufficient(), run="thm1:decide", draw="thm1"),
+    "thm2": Artifact(config=ShortfallBound(), run="thm2:run", draw="thm2"),
+    "thm3": Artifact(config=BNNsAsENNs(), run="thm3:run", draw="thm3"),
+    "thm4": Artifact(config=LinearGaussianEpinet(), run="thm4:run", draw="thm4"),
+    "tab01": Artifact(config=AgentSummary(), run="agent_table:summarize", draw="tab01"),
     "fig05": Artifact(config=Scaling(), run="testbed:score", draw="fig05", **_TESTBED),
     "fig09": Artifact(config=Ablation(), run="testbed:score", draw="fig09", **_TESTBED),
-    "testbed_curves": Artifact(
-        config=Curves(), run="testbed:curves", draw="testbed_curves", groups="groups", tiers=TIERS
-    ),
-    "testbed_chains": Artifact(
-        config=Chains(), run="testbed_chains:run", draw="testbed_chains", groups="groups", tiers=TIERS
-    ),
+    "testbed_curves": Artifact(config=Curves(), run="testbed:curves", draw="testbed_curves", groups="groups"),
+    "testbed_chains": Artifact(config=Chains(), run="testbed_chains:run", draw="testbed_chains", groups="groups"),
     "fig02": _image(_AGENTS, PAIRS, "imagenet", "fig02"),
     "fig06": _image((*_ALL_AGENTS, "controls"), PAIRS, "imagenet", "fig06"),
     "fig07": _image(("grids",), PAIRS, "imagenet", "fig07"),
@@ -194,8 +189,8 @@ REGISTRY: dict[str, Artifact] = {
     "rep_dyads": _replicated("rep_dyads", "dyads"),
     "rep_human": _replicated("rep_human", "human"),
     "rep_ood": _replicated("rep_ood", "shifts"),
-    "dec_bandits": Artifact(config=Bandits(), run="bandits:run", draw="dec_bandits", groups="groups", tiers=TIERS),
-    "dec_active": Artifact(config=ActiveLearning(), run="active:run", draw="dec_active", groups="groups", tiers=TIERS),
-    "dec_thesis": Artifact(config=Thesis(), run="thesis:run", draw="dec_thesis", groups="groups", tiers=TIERS),
-    "dec_sets": Artifact(config=Sets(), run="sets:run", draw="dec_sets", groups="groups", tiers=TIERS),
+    "dec_bandits": Artifact(config=Bandits(), run="bandits:run", draw="dec_bandits", groups="groups"),
+    "dec_active": Artifact(config=ActiveLearning(), run="active:run", draw="dec_active", groups="groups"),
+    "dec_thesis": Artifact(config=Thesis(), run="thesis:run", draw="dec_thesis", groups="groups"),
+    "dec_sets": Artifact(config=Sets(), run="sets:run", draw="dec_sets", groups="groups"),
 }

@@ -207,9 +207,7 @@ def replication(config: Config) -> Config:
     return config
 
 
-TIERS: Mapping[str, Callable[[Config], Config]] = {
-    "smoke": smoke,
-    "laptop": laptop,
-    "paper": paper,
-    "replication": replication,
-}
+SIZES: Mapping[str, Callable[[Config], Config]] = {"smoke": smoke, "laptop": laptop, "paper": paper}
+"""The tiers that most artifacts have."""
+
+TIERS: Mapping[str, Callable[[Config], Config]] = {**SIZES, "replication": replication}
