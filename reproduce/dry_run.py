@@ -38,7 +38,7 @@ def _hours(row: Row, num_devices: int, tflops: float) -> float:
 
 def table(rows: Sequence[Row], *, num_devices: int, tflops: float) -> str:
     """Return the networks as a table, with sums."""
-    lines = [_HEADER]
+    lines: list[tuple[str, ...]] = [_HEADER]
     for row in rows:
         lines.append(
             (

@@ -45,6 +45,23 @@ def test_bank_holds_what_the_base_says(tmp_path, getkey):
     assert shards == [f"train-{n:05d}-of-00004.safetensors" for n in range(4)]
 
 
+def test_a_part_of_a_split_and_a_bank_without_features(tmp_path, getkey):
+    base, data = make_base(getkey()), make_data()
+
+    def outputs(x):
+        return base.with_features(x)[0], jnp.zeros(0)
+
+    # The second call compares what it computes with what is there.
+    for _ in range(2):
+        bank = FeatureBank.build(outputs, data, tmp_path, batch_size=4, batches_per_shard=2)
+    whole, part = bank.as_batch("train"), bank.as_batch("train", start=6, stop=19)
+    np.testing.assert_array_equal(part.x["logits"], whole.x["logits"][6:19])
+    np.testing.assert_array_equal(part.i, whole.i[6:19])
+    assert bank.as_batch("test", start=5, stop=100).y.shape == (2,)
+    with pytest.raises(ValueError, match="`start` must be from 0 to below 7"):
+        bank.as_batch("test", start=7)
+
+
 def test_epinet_from_the_bank_is_the_epinet_through_the_frozen_base(tmp_path, getkey):
     base_key, enn_key, fit_key = named_keys(getkey(), "base", "enn", "fit")
     base, source = make_base(base_key), make_data()["train"]

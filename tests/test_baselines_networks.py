@@ -14,7 +14,7 @@ from epinet_eqx.baselines import (
     spectral_bound,
     spectral_norm,
 )
-from epinet_eqx.networks import MLP, AbstractStatefulNetwork, ConvNet, Linear, with_statistics
+from epinet_eqx.networks import AbstractStatefulNetwork, ConvNet, ImageConv, Linear, MLP, with_statistics
 
 
 def test_spectral_norm_is_the_largest_singular_value_with_its_gradient(getkey):
@@ -92,6 +92,15 @@ def test_bound_of_a_network_with_running_statistics(getkey):
     )
     assert bounded.feature_dim == 6 and bounded.with_masks().network.masked
     assert jnp.array_equal(fixed.masked(x), fixed(x))
+
+
+def test_kernels_with_their_outputs_last_are_read_as_such(getkey):
+    conv = ImageConv(3, 5, 3, 1, key=getkey())
+    norm = jnp.linalg.norm(conv.weight.reshape(-1, 5), 2)
+    bounded = spectral_bound(conv, 0.5, num_iterations=50)
+    assert jnp.allclose(bounded.weight, conv.weight * (0.5 / norm), rtol=1e-3)
+    chosen = spectral_bound((conv,), 0.5, where=lambda pair: [pair[0].weight], num_iterations=50)
+    assert jnp.array_equal(chosen[0].weight, bounded.weight)
 
 
 def test_channel_dropout_of_a_conv_net_with_masks_written_out(getkey):

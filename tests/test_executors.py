@@ -14,22 +14,37 @@ pytestmark = pytest.mark.once
 
 
 def square(number):
-    return number * number
+    yield number * number
+
+
+def count_to(number):
+    yield from range(number)
+
+
+def one_over(number):
+    yield 1 // number
 
 
 def square_where(task):
-    """Return a square and the process that computed it; the first to see its task is killed in the middle of it."""
+    """Yield a square and the process that computed it; the first to see its task is killed in the middle of it."""
     number, folder = task
     victim = pathlib.Path(folder) / "victim"
     if number == 3 and not victim.exists():
         victim.write_text(str(os.getpid()))
         time.sleep(60)
-    return number * number, os.getpid()
+    yield number * number, os.getpid()
 
 
 def test_the_local_executor_keeps_the_order():
     with open_executor("local") as executor:
         assert list(executor.map(square, [1, 2, 3])) == [1, 4, 9]
+
+
+def test_results_of_a_task_come_one_by_one_here():
+    with open_executor("local") as executor:
+        found = executor.map(count_to, [2, 3])
+        assert next(found) == 0
+        assert list(found) == [1, 0, 1, 2]
 
 
 def test_processes_compute_all_tasks():
@@ -39,7 +54,7 @@ def test_processes_compute_all_tasks():
 
 def test_an_error_in_a_process_arrives_here():
     with open_executor("local", workers=2) as executor, pytest.raises(ZeroDivisionError):
-        list(executor.map((1).__floordiv__, [0]))
+        list(executor.map(one_over, [0]))
 
 
 def test_a_killed_dask_worker_loses_nothing(tmp_path):

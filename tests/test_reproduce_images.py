@@ -3,6 +3,8 @@
 import dataclasses
 import math
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -14,9 +16,12 @@ from epinet_eqx.metrics import cost
 from epinet_eqx.networks import MLP
 from reproduce.claims import CLAIMS, Verdict, judge
 from reproduce.configs.images import ABLATION_ROWS, DIGITS, PAIRS, Part, Training, changed, tuned_value
-from reproduce.experiments import image_data, image_scores, images
+from reproduce.experiments import image_data, image_memory, image_memory_baselines, image_scores, images
+from reproduce.experiments.image_agents import Seed
 from reproduce.experiments.image_lab import Lab
+from reproduce.experiments.image_memory import MemoryBackend
 from reproduce.figures import fig02, fig06, fig07, fig08, fig13, fig14
+from reproduce.inputs import Inputs
 from reproduce.over_seeds import by_seed, mean_over
 
 pytestmark = pytest.mark.once
@@ -50,7 +55,7 @@ def test_a_changed_recipe_differs_in_one_factor(row):
 @pytest.mark.parametrize("protocol", [PAIRS, DIGITS], ids=["pairs", "digits"])
 def test_no_digit_of_a_test_image_is_seen_before(protocol):
     for seed in (0, 1):
-        data = image_data.load(protocol, seed, key=jr.key(0))
+        data = image_data.read_splits(protocol, seed, Inputs(), key=jr.key(0))
         width = data.image_shape[2] // 8
         seen = [
             {image[:, place].tobytes() for image in np.asarray(x).reshape(len(x), 8, -1, 8) for place in range(width)}
@@ -128,7 +133,65 @@ def test_a_seed_runs_and_is_drawn():
 
 
 def test_a_network_is_trained_once_and_does_not_depend_on_what_is_asked_first():
-    first, second = (Lab(protocol=TINY, seed=1, key=jr.key(0)) for _ in range(2))
+    seed = Seed(protocol=TINY, number=1, key=jr.key(0))
+    first, second = (Lab(backend=MemoryBackend(seed)) for _ in range(2))
     assert first.base(12) is first.base(12)
     second.ensemble(2)
     assert (first.base(12).layers[0].weight == second.base(12).layers[0].weight).all()
+
+
+def test_networks_are_kept_and_found_again(tmp_path, monkeypatch):
+    seed = Seed(protocol=TINY, number=0, key=jr.key(0), inputs=Inputs(networks=tmp_path))
+    first = Lab(backend=MemoryBackend(seed))
+    trained = [first.default_epinet(8).enn, first.baseline("mimo").enn, first.head(8).enn]
+    monkeypatch.setattr(image_memory, "fit", None)
+    monkeypatch.setattr(image_memory, "fit_ensemble", None)
+    monkeypatch.setattr(image_memory_baselines, "fit", None)
+    second = Lab(backend=MemoryBackend(seed))
+    found = [second.default_epinet(8).enn, second.baseline("mimo").enn, second.head(8).enn]
+    for old, new in zip(jax.tree.leaves(trained), jax.tree.leaves(found), strict=True):
+        assert not eqx.is_array(old) or jnp.array_equal(old, new)
+    # Another recipe is another network.
+    with pytest.raises(TypeError, match="not callable"):
+        second.epinet(8, dataclasses.replace(TINY.epinet, matched_scale=2.0))
+
+
+def test_a_part_is_there_before_the_next_is_computed(monkeypatch):
+    def fail(lab):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(images._PARTS, "bases", fail)
+    configs = [Part(protocol=TINY, part=part, seed=0) for part in ("grids", "bases")]
+    found = images.run(configs, key=jr.key(0))
+    assert next(found)
+    with pytest.raises(KeyboardInterrupt):
+        next(found)
+
+
+def test_a_plan_of_a_laptop_counts_all_networks():
+    configs = [Part(protocol=TINY, part=part, seed=0) for part in ("bases", "epinets", "baselines")]
+    rows = images.plan(configs, inputs=Inputs(), key=jr.key(0))
+    names = ["particle 8", "epinet 8", "dropout 8 0.1", "mimo", "sngp 8 256", "het 8 15 10"]
+    assert [row["network"] for row in rows] == names
+    assert all(row["steps"] == 2 and row["flops"] > 0 for row in rows)
+
+
+def test_other_data_run_the_same_protocol(tmp_path):
+    rng = np.random.default_rng(5)
+    for prefix, count in (("train", 40), ("t10k", 12)):
+        for kind, header, content in (
+            ("images-idx3", (count, 28, 28), rng.integers(0, 256, (count, 28, 28), dtype=np.uint8)),
+            ("labels-idx1", (count,), rng.integers(0, 10, count, dtype=np.uint8)),
+        ):
+            sizes = b"".join(size.to_bytes(4, "big") for size in header)
+            path = tmp_path / f"{prefix}-{kind}-ubyte"
+            path.write_bytes(bytes([0, 0, 8, len(header)]) + sizes + content.tobytes())
+    protocol = dataclasses.replace(TINY, dataset="fashion_mnist", num_train=25, num_validation=10)
+    data = image_data.read_splits(protocol, 0, Inputs(data_dir=tmp_path), key=jr.key(0))
+    assert (data.train.x.shape, data.num_classes) == ((25, 784), 10)
+    assert not set(data.train.i.tolist()) & set(data.validation.i.tolist())
+    assert data.test_batch.x.shape == (12, 784)
+    (rows,) = images.run(
+        [Part(protocol=protocol, part="bases", seed=0)], inputs=Inputs(data_dir=tmp_path), key=jr.key(0)
+    )
+    assert np.isfinite(rows[0]["joint"])

@@ -32,7 +32,7 @@ def computed(monkeypatch):
     """Replace the experiments by one that only notes that it ran."""
     calls = []
 
-    def compute(group, *, inputs):
+    def compute(group, *, inputs, output):
         calls.extend(job.unit for job in group)
         return [
             record.Record(
@@ -162,10 +162,10 @@ def test_rows_must_hold_plain_values(tmp_path):
 def test_ctrl_c_says_what_is_done_and_how_to_continue(output, monkeypatch, capsys, computed):
     compute = runner.compute
 
-    def interrupted(job, *, inputs):
+    def interrupted(job, *, inputs, output):
         if computed:
             raise KeyboardInterrupt
-        return compute(job, inputs=inputs)
+        return compute(job, inputs=inputs, output=output)
 
     monkeypatch.setattr(runner, "compute", interrupted)
     arguments = ["run", "--only", "thm1", "--tier", "smoke", "--out", str(output.root), "--quiet"]
@@ -226,6 +226,6 @@ def test_artifacts_that_share_records_agree_on_what_they_are(tier):
 def test_figures_that_share_networks_are_computed_together(output):
     chosen = [entries()[name] for name in ("fig02", "fig06", "fig14")]
     work = {job.unit: job for entry in chosen for job in runner.jobs(entry, output)}
-    groups = runner._grouped(list(work.values()))
+    groups = runner.grouped(list(work.values()))
     assert len(groups) == REGISTRY["fig02"].at_tier("smoke").protocol.num_seeds
     assert all({"epinets", "baselines", "ablation"} <= {job.config.part for job in group} for group in groups)

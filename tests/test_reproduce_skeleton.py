@@ -178,7 +178,25 @@ def test_selection_by_id_and_session():
             "`--tier` must be one of smoke, laptop, paper, replication; got lap. Did you mean laptop?",
         ),
         (["run", "--only", "thm"], "Did you mean thm"),
-        (["run", "--only", "fig02", "--tier", "paper"], "`--tier` must be smoke or laptop for fig02; got paper."),
+        (
+            ["run", "--only", "fig02", "--dataset", "mnist"],
+            "cifar100, fashion_mnist, digits, digit_pairs, folder; got mnist.",
+        ),
+        (
+            ["run", "--only", "fig02", "--tier", "paper", "--preset", "x"],
+            "`--preset` must be one of paper, released; got x.",
+        ),
+        (["run", "--only", "fig02", "--preset", "released"], "`--preset` is for `--tier paper`; got `--tier laptop`."),
+        (
+            ["run", "--only", "thm1", "--dataset", "digits"],
+            "`--dataset digits` must go with image figures only; got thm1.",
+        ),
+        (
+            ["verify", "--only", "fig10", "--dataset", "digits"],
+            "`verify` is for the default data, which has references",
+        ),
+        (["run", "--only", "fig02", "--accumulate", "0"], "`--accumulate` must be at least 1; got 0."),
+        (["run", "--only", "fig02", "--dry-run", "--tflops", "0"], "`--tflops` must be above 0; got 0."),
         (
             ["draw", "--session", "theorie"],
             "cifar, decisions, imagenet, testbed, theory; got theorie. Did you mean theory?",

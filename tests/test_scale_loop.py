@@ -7,6 +7,7 @@ import sys
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -113,6 +114,15 @@ def test_latest_and_best_checkpoints_stay(tmp_path, getkey):
     # The same step again takes the place of the old one.
     checkpoints.save(scale.place(restored, scale.data_mesh()), metrics={"accuracy": 0.0})
     assert checkpoints.metrics(1) == {"accuracy": 0.0}
+
+
+def test_checkpoints_of_empty_arrays(tmp_path, getkey):
+    # A network whose output is empty, as `headless` makes it, and something to train.
+    model = {"empty": jnp.zeros((0, 3)), "full": jnp.arange(3.0)}
+    state = scale.place(scale.init_scale_state(model, OPTIMIZER, key=getkey()), scale.data_mesh())
+    checkpoints = scale.Checkpoints(tmp_path)
+    checkpoints.save(state)
+    assert_same_bits(checkpoints.restore(state).model, state.model)
 
 
 def test_checkpoints_that_do_not_fit(tmp_path, getkey, as_user):

@@ -17,6 +17,7 @@ from .image_sources import Images, Prepared, Shift, open_images, share
 
 # Digits for testing, and as many for choosing temperatures.
 _NUM_HELD_OUT = 400
+_NUM_PAIRS = 10_000
 
 
 class Splits(NamedTuple):
@@ -63,9 +64,10 @@ def _digit_splits(protocol: Protocol, seed: int, *, key: PRNGKeyArray) -> Splits
     held_out, fitted = singles.take(order[: 2 * _NUM_HELD_OUT]), singles.take(order[2 * _NUM_HELD_OUT :])
     test, validation = held_out.take(slice(0, _NUM_HELD_OUT)), held_out.take(slice(_NUM_HELD_OUT, None))
     if protocol.dataset == "digit_pairs":
-        train = _pairs(fitted, protocol.num_train, key=train_key)
+        # Pairs can be drawn without end: how many there are is up to the protocol.
+        train = _pairs(fitted, protocol.num_train or _NUM_PAIRS, key=train_key)
         validation = _pairs(validation, protocol.num_validation, key=validation_key)
-        test = _pairs(test, protocol.num_test, key=test_key)
+        test = _pairs(test, protocol.num_test or _NUM_PAIRS, key=test_key)
     else:
         chosen = np.asarray(jr.permutation(train_key, len(fitted)))[: protocol.num_train]
         train = fitted.take(chosen)

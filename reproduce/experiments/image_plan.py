@@ -6,6 +6,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..record import Row
@@ -20,7 +21,7 @@ def num_bytes(tree: Any) -> int:
     """Return the size of the arrays of a tree; random keys are as good as nothing."""
     leaves = [leaf for leaf in jax.tree.leaves(tree) if is_shape(leaf)]
     return sum(
-        leaf.size * leaf.dtype.itemsize for leaf in leaves if not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended)
+        leaf.size * leaf.dtype.itemsize for leaf in leaves if not jnp.issubdtype(leaf.dtype, jax.dtypes.extended)
     )
 
 

@@ -47,12 +47,16 @@ _CHUNK = 500
 _NUM_CHECKPOINTS = 30
 
 # The "ResNet-18" of the paper has two blocks per group.
-_CIFAR_DEPTHS = {18: 14}
+_CIFAR_DEPTHS: dict[int, int] = {18: 14}
+
+
+def _cifar_resnet(size: int, *args: Any, **options: Any) -> Any:
+    """Return a ResNet of small images as the authors' code has it."""
+    return cifar_resnet(_CIFAR_DEPTHS.get(size, size), *args, padding="same", **options)
+
 
 _FAMILIES: dict[str, Callable[..., Any]] = {
-    "cifar_resnet": lambda size, *args, **options: cifar_resnet(
-        _CIFAR_DEPTHS.get(size, size), *args, **{"padding": "same", **options}
-    ),
+    "cifar_resnet": _cifar_resnet,
     "resnet_v1": resnet_v1,
     "resnet_v2": resnet_v2,
 }

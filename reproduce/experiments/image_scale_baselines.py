@@ -22,7 +22,7 @@ from epinet_eqx.baselines import (
 )
 from epinet_eqx.bayes import MCDropout
 from epinet_eqx.losses import AbstractLoss, Batch
-from epinet_eqx.networks import with_statistics
+from epinet_eqx.networks import ImageConv, with_statistics
 from epinet_eqx.scale import AbstractObjective, StatefulObjective, TrunkObjective
 
 from ..configs.images import Training
@@ -97,7 +97,8 @@ def _mimo(backend: ScaleBackend, key: PRNGKeyArray) -> AbstractENN:
 
 def _blocks(network: Any) -> list[Array]:
     """Return the kernels of a ResNet but that of its stem, which the reference does not bound."""
-    return [leaf for leaf in jax.tree.leaves(network.groups) if eqx.is_array(leaf) and leaf.ndim == 4]
+    nodes = jax.tree.leaves(network.groups, is_leaf=lambda node: isinstance(node, ImageConv))
+    return [node.weight for node in nodes if isinstance(node, ImageConv)]
 
 
 def _trained_head(

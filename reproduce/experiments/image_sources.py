@@ -133,9 +133,7 @@ def _digits(inputs: Inputs, size: int, key: PRNGKeyArray) -> Images:
 
 def _digit_pairs(inputs: Inputs, size: int, key: PRNGKeyArray) -> Images:
     facts = FACTS["digit_pairs"]
-    train, test = (
-        digit_pairs(split, count, key=key) for split, count in (("train", facts.num_train), ("test", facts.num_test))
-    )
+    train, test = digit_pairs("train", facts.num_train, key=key), digit_pairs("test", facts.num_test, key=key)
     return Images(train=train, test=test, facts=facts, perturb=(Shift(),))
 
 

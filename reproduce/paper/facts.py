@@ -7,7 +7,7 @@ from ..configs.testbed import ALL_PROBLEMS
 from ..registry import REGISTRY
 from .words import number
 
-_FACTS: Mapping[str, tuple[str, Callable[[Any], float]]] = {
+_FACTS: Mapping[str, tuple[str, Callable[[Any], float | None]]] = {
     "fig01-indices": ("fig01", lambda c: c.num_samples),
     "thm1-tau": ("thm1", lambda c: max(c.taus)),
     "thm1-replicas": ("thm1", lambda c: c.num_replicas),
@@ -44,5 +44,7 @@ def facts(tiers: Mapping[str, str | None]) -> dict[str, str]:
     for name, (artifact, size) in _FACTS.items():
         own = REGISTRY[artifact]
         config = own.at_tier(tiers[artifact] or list(own.tiers)[-1])
-        found[name] = number(size(config))
+        value = size(config)
+        # A data set of its own size is taken whole.
+        found[name] = "all" if value is None else number(value)
     return found

@@ -54,6 +54,11 @@ def _named_arrays(state: ScaleState) -> dict[str, Array]:
     return {name: jr.key_data(leaf) if _is_key(leaf) else leaf for name, leaf in names.items()}
 
 
+def _with_entries(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the arrays that are not empty: Orbax refuses the others, such as the output layer of a `headless` one."""
+    return {name: array for name, array in arrays.items() if array.size > 0}
+
+
 def _describe(arrays: Mapping[str, Array]) -> dict[str, str]:
     """Return type and shape of each array as text."""
     return {name: f"{array.dtype}{list(array.shape)}" for name, array in arrays.items()}
@@ -214,7 +219,7 @@ class Checkpoints:
         """Write arrays, each process its shards."""
         orbax = _orbax()
         with orbax.Checkpointer(orbax.StandardCheckpointHandler()) as writer:
-            writer.save(path, args=orbax.args.StandardSave(arrays))
+            writer.save(path, args=orbax.args.StandardSave(_with_entries(arrays)))
 
     def restore(self, like: ScaleState, data: DataIterator | None = None, *, step: int | None = None) -> ScaleState:
         """Return the state of a checkpoint, and set `data` to its position. All processes must call it.
@@ -255,11 +260,11 @@ class Checkpoints:
         orbax = _orbax()
         shapes = {
             name: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=array.sharding)
-            for name, array in like.items()
+            for name, array in _with_entries(like).items()
         }
         try:
             with orbax.Checkpointer(orbax.StandardCheckpointHandler()) as reader:
-                return reader.restore(path, args=orbax.args.StandardRestore(shapes))
+                return {**like, **reader.restore(path, args=orbax.args.StandardRestore(shapes))}
         except Exception as error:
             raise CheckpointError(f"The checkpoint {str(path.parent)!r} cannot be read: {error}.") from error
 
