@@ -193,7 +193,7 @@ def test_selection_by_id_and_session():
         ),
         (
             ["verify", "--only", "fig10", "--dataset", "digits"],
-            "`verify` is for the default data, which has references",
+            "`verify` is for the default data",
         ),
         (["run", "--only", "fig02", "--accumulate", "0"], "`--accumulate` must be at least 1; got 0."),
         (["run", "--only", "fig02", "--dry-run", "--tflops", "0"], "`--tflops` must be above 0; got 0."),
