@@ -121,7 +121,7 @@ class Artifact:
         return importlib.import_module(f"reproduce.figures.{self.draw}").draw
 
 
-_TESTBED = {"groups": "groups", "records": "testbed"}
+_TESTBED: dict[str, Any] = {"groups": "groups", "records": "testbed"}
 
 _REPLICATION_TIERS = {"replication": TIERS["replication"]}
 
