@@ -160,7 +160,7 @@ _LAPTOP: Mapping[type, Mapping[str, Any]] = {
         "num_steps": 500,
         "batch_size": 32,
     },
-    Sets: {"num_problems": 40, "num_pools": 4},
+    Sets: {"num_problems": 16, "num_pools": 4},
 }
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from ..rank_correlation import correlations, tables
 from ..style import AGENTS, INK
@@ -16,27 +17,26 @@ _METRICS = {"marginal": "marginal KL ($\\tau = 1$)", "joint": "joint KL ($\\tau 
 _FILLS = ("full", "none", "left")
 
 
-def _agents(rows: Rows) -> list[str]:
-    """Return the agent of each label."""
-    return list({row["label"]: row["agent"] for row in rows}.values())
+def _variants(rows: Rows) -> dict[str, tuple[str, str]]:
+    """Return agent and short words for each label: the size of an ensemble, the prior scale of a changed epinet."""
+    found = {}
+    for row in rows:
+        name, _, value = row["label"].partition("=")
+        words = {"num_particles": value, "prior_scale": f"prior {float(value):g}" if value else ""}
+        found[row["label"]] = (row["agent"], words.get(name.rpartition("-")[2], ""))
+    return found
 
 
-def _draw_panel(ax: Axes, rows: Rows, metric: int) -> None:
-    """Draw each agent in each setting; the temperature is the filling of the marker."""
-    for number, ((input_dim, temperature), table) in enumerate(tables(rows).items()):
-        fill = _FILLS[number % len(_FILLS)]
-        count = table.shape[1]
-        means = table.mean(axis=1)
-        errors = table.std(axis=1, ddof=1) / np.sqrt(count) if count > 1 else np.zeros_like(means)
-        for agent, mean, error in zip(_agents(rows), means, errors, strict=True):
-            look = AGENTS[agent].line(linestyle="", label=None, fillstyle=fill, markersize=4.5)
-            ax.errorbar(
-                [mean[metric]], [mean[2]], xerr=[error[metric]], yerr=[error[2]], elinewidth=0.5, capsize=0, **look
-            )
-        words = f"D = {input_dim}, $\\rho$ = {temperature:g}"
-        ax.plot([], [], color=INK, marker="o", linestyle="", fillstyle=fill, markersize=4.5, label=words)
-    ax.set_xscale("log")
-    ax.set_ylabel("regret / regret of uniform choice")
+def _draw_panel(ax: Axes, rows: Rows, table: np.ndarray, metric: int, fill: Any) -> None:
+    """Draw each agent in one setting, with standard errors over problems."""
+    count = table.shape[1]
+    means = table.mean(axis=1)
+    errors = table.std(axis=1, ddof=1) / np.sqrt(count) if count > 1 else np.zeros_like(means)
+    for (agent, words), mean, error in zip(_variants(rows).values(), means, errors, strict=True):
+        place = mean[metric], mean[2]
+        look = AGENTS[agent].line(linestyle="", label=None, fillstyle=fill, markersize=4.5)
+        ax.errorbar(place[0], place[1], xerr=error[metric], yerr=error[2], elinewidth=0.5, capsize=0, **look)
+        ax.annotate(words, place, (3, 2), textcoords="offset points", fontsize=5.5, color=INK)
 
 
 def _draw_correlations(ax: Axes, rows: Rows) -> None:
@@ -55,16 +55,30 @@ def _draw_correlations(ax: Axes, rows: Rows) -> None:
 
 
 def draw(rows: Rows) -> Figure:
-    """Draw the figure."""
-    figure = Figure(figsize=(6.75, 3.2))
-    axes = figure.subplots(1, 3, width_ratios=(1, 1, 0.55))
-    for metric, (ax, words) in enumerate(zip(axes[:2], _METRICS.values(), strict=True)):
-        _draw_panel(ax, rows, metric)
-        ax.set_xlabel(words)
-    axes[0].legend(loc="best", fontsize=6.5)
-    _draw_correlations(axes[2], rows)
-    for agent in dict.fromkeys(_agents(rows)):
-        axes[2].plot([], [], **AGENTS[agent].line(linestyle=""))
-    handles, names = axes[2].get_legend_handles_labels()
+    """Draw a row of panels per divergence, one for each temperature; the dimension is the filling of the markers."""
+    settings = tables(rows)
+    dims = sorted({input_dim for input_dim, _ in settings})
+    temperatures = sorted({temperature for _, temperature in settings})
+    figure = Figure(figsize=(6.75, 4.6))
+    grid = figure.add_gridspec(2, len(temperatures) + 1, width_ratios=(*[1] * len(temperatures), 0.75))
+    for line, (metric, words) in enumerate(_METRICS.items()):
+        for column, temperature in enumerate(temperatures):
+            ax = figure.add_subplot(grid[line, column])
+            for number, input_dim in enumerate(dims):
+                if (input_dim, temperature) in settings:
+                    table = settings[input_dim, temperature]
+                    _draw_panel(ax, rows, table, list(_METRICS).index(metric), _FILLS[number % len(_FILLS)])
+            ax.set_xlabel(words)
+            ax.xaxis.set_major_locator(MaxNLocator(4))
+            ax.set_ylim(bottom=0)
+            if line == 0:
+                ax.set_title(f"$\\rho$ = {temperature:g}, D = {', '.join(map(str, dims))}", fontsize=8)
+            if column == 0:
+                ax.set_ylabel("regret / uniform choice")
+    last = figure.add_subplot(grid[:, -1])
+    _draw_correlations(last, rows)
+    for agent in dict.fromkeys(agent for agent, _ in _variants(rows).values()):
+        last.plot([], [], **AGENTS[agent].line(linestyle=""))
+    handles, names = last.get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=len(names))
     return figure
