@@ -20,7 +20,7 @@ from epinet_eqx.weights._naming import named_layers
 from reproduce import aggregate
 from reproduce.claims import CLAIMS, judge
 from reproduce.claims.replication import REPLICATION
-from reproduce.configs.replication import RECOMMENDED, BankConfig, Networks, Piece, Recipe, Replication, Study
+from reproduce.configs.replication import CANDIDATE, BankConfig, Networks, Piece, Recipe, Replication, Study
 from reproduce.errors import ReproduceError
 from reproduce.experiments import replication, replication_bank
 from reproduce.experiments.replication_human import _draw, _rank_correlation
@@ -58,7 +58,7 @@ STUDY = Study(
     recipes=(
         ("released", Recipe(prior_scale=4.0, **SMALL)),
         ("paper", Recipe(prior_scale=1.0, conv_scale=1.0, **SMALL)),
-        ("recommended", Recipe(prior_scale=2.0, standardized=True, **SMALL)),
+        ("candidate", Recipe(prior_scale=2.0, standardized=True, **SMALL)),
     ),
     num_controls=1,
     factors=(("prior_scale", (0.0,)), ("features", ("all",)), ("tempered_base", (True,)), ("augmented", (True,))),
@@ -271,9 +271,9 @@ def test_error_over_pairs_does_not_fall_with_the_number_of_bases():
     assert math.isnan(mean_of([], "joint")[0])
 
 
-def test_recommended_recipe_costs_less_than_a_fifth_of_a_particle(getkey):
+def test_candidate_recipe_costs_less_than_a_fifth_of_a_particle(getkey):
     example = {"logits": jnp.zeros(10), "features": jnp.zeros(64)}
-    enn = attach(stored_base, num_classes=10, index_dim=RECOMMENDED.index_dim, example=example, key=getkey())
+    enn = attach(stored_base, num_classes=10, index_dim=CANDIDATE.index_dim, example=example, key=getkey())
     assert count_parameters(enn) == 2 * 14_450
     network, _ = cifar_resnet(20, key=getkey())
     particle = sum(layer.weight.size for layer in named_layers(network, "cifar").values())

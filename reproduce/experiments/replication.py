@@ -134,7 +134,7 @@ def _best(session: Session, candidates: Candidates) -> tuple[float, Agent]:
 def _controls(session: Session) -> Rows:
     """Return what an epinet is compared with on the same features."""
     study, rows = session.study, []
-    recipe = dict(study.recipes)["recommended"]
+    recipe = dict(study.recipes)["candidate"]
     for name, build in controls(session.bench, session.network, recipe).items():
         value, agent = _best(session, build())
         known = {"agent": name, **session.known(session.network), "value": value}
@@ -148,7 +148,7 @@ def _controls(session: Session) -> Rows:
 
 
 def _ablation(session: Session) -> Rows:
-    """Return one factor at a time from the recommended recipe, at the temperature that suits each."""
+    """Return one factor at a time from the candidate recipe, at the temperature that suits each."""
     study, rows = session.study, []
     for factor, value, recipe in study.variants():
         agent = session.agent(recipe, study.num_samples, agent="epinet", factor=factor, value=value)

@@ -3,6 +3,7 @@
 The features are the channel means of the three groups, 16 + 32 + 64; the last 64 are what the logits are linear in.
 """
 
+import functools as ft
 import hashlib
 import json
 import time
@@ -75,6 +76,7 @@ def load_network(weights: Path, network: str) -> tuple[PooledGroups, Normalizati
     return PooledGroups(with_statistics(*loaded)), Normalization(tuple(norm["mean"]), tuple(norm["std"]))
 
 
+@ft.cache
 def parameters_of(inputs: Inputs, network: str) -> int:
     """Return the number of parameters of a network."""
     weights = inputs.require("weights", expected="safetensors files of CIFAR ResNets and their index.json")
