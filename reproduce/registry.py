@@ -30,7 +30,7 @@ from .configs import (
 from .configs.images import DIGITS, PAIRS, PAIRS_FIVE, Protocol
 from .configs.replication import BankConfig, Replication, Study
 from .errors import unknown
-from .tiers import TIERS
+from .tiers import SIZES, TIERS
 
 _EXPERIMENTS = Path(__file__).with_name("experiments")
 
@@ -106,11 +106,11 @@ class Artifact:
         return importlib.import_module(f"reproduce.figures.{self.draw}").draw
 
 
-_TESTBED = {"groups": "groups", "records": "testbed", "tiers": TIERS}
+_TESTBED = {"groups": "groups", "records": "testbed", "tiers": SIZES}
 
 # ImageNet and CIFAR at full size need accelerators; the tiers that there are have data that come with a package.
 _REPLICATION_TIERS = {"replication": TIERS["replication"]}
-_IMAGE_TIERS = {name: TIERS[name] for name in ("smoke", "laptop")}
+_IMAGE_TIERS = {name: SIZES[name] for name in ("smoke", "laptop")}
 
 
 def _image(parts: tuple[str, ...], protocol: Protocol, records: str, draw: str) -> Artifact:
@@ -142,21 +142,21 @@ _AGENTS = ("bases", "ensembles", "epinets")
 _ALL_AGENTS = (*_AGENTS, "baselines")
 
 REGISTRY: dict[str, Artifact] = {
-    "fig01": Artifact(config=RabbitDuck(), run="rabbit_duck:tables", draw="fig01", tiers=TIERS),
-    "fig03": Artifact(config=EnnRabbitDuck(), run="rabbit_duck:outputs", draw="fig03", tiers=TIERS),
-    "fig04": Artifact(config=EpinetDiagram(), run="epinet_diagram:structure", draw="fig04", tiers=TIERS),
-    "thm1": Artifact(config=MarginalsInsufficient(), run="thm1:decide", draw="thm1", tiers=TIERS),
-    "thm2": Artifact(config=ShortfallBound(), run="thm2:run", draw="thm2", tiers=TIERS),
-    "thm3": Artifact(config=BNNsAsENNs(), run="thm3:run", draw="thm3", tiers=TIERS),
-    "thm4": Artifact(config=LinearGaussianEpinet(), run="thm4:run", draw="thm4", tiers=TIERS),
-    "tab01": Artifact(config=AgentSummary(), run="agent_table:summarize", draw="tab01", tiers=TIERS),
+    "fig01": Artifact(config=RabbitDuck(), run="rabbit_duck:tables", draw="fig01", tiers=SIZES),
+    "fig03": Artifact(config=EnnRabbitDuck(), run="rabbit_duck:outputs", draw="fig03", tiers=SIZES),
+    "fig04": Artifact(config=EpinetDiagram(), run="epinet_diagram:structure", draw="fig04", tiers=SIZES),
+    "thm1": Artifact(config=MarginalsInsufficient(), run="thm1:decide", draw="thm1", tiers=SIZES),
+    "thm2": Artifact(config=ShortfallBound(), run="thm2:run", draw="thm2", tiers=SIZES),
+    "thm3": Artifact(config=BNNsAsENNs(), run="thm3:run", draw="thm3", tiers=SIZES),
+    "thm4": Artifact(config=LinearGaussianEpinet(), run="thm4:run", draw="thm4", tiers=SIZES),
+    "tab01": Artifact(config=AgentSummary(), run="agent_table:summarize", draw="tab01", tiers=SIZES),
     "fig05": Artifact(config=Scaling(), run="testbed:score", draw="fig05", **_TESTBED),
     "fig09": Artifact(config=Ablation(), run="testbed:score", draw="fig09", **_TESTBED),
     "testbed_curves": Artifact(
-        config=Curves(), run="testbed:curves", draw="testbed_curves", groups="groups", tiers=TIERS
+        config=Curves(), run="testbed:curves", draw="testbed_curves", groups="groups", tiers=SIZES
     ),
     "testbed_chains": Artifact(
-        config=Chains(), run="testbed_chains:run", draw="testbed_chains", groups="groups", tiers=TIERS
+        config=Chains(), run="testbed_chains:run", draw="testbed_chains", groups="groups", tiers=SIZES
     ),
     "fig02": _image(_AGENTS, PAIRS, "imagenet", "fig02"),
     "fig06": _image((*_ALL_AGENTS, "controls"), PAIRS, "imagenet", "fig06"),

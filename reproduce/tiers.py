@@ -141,9 +141,8 @@ def replication(config: Config) -> Config:
     return config
 
 
-TIERS: Mapping[str, Callable[[Config], Config]] = {
-    "smoke": smoke,
-    "laptop": laptop,
-    "paper": paper,
-    "replication": replication,
-}
+SIZES: Mapping[str, Callable[[Config], Config]] = {"smoke": smoke, "laptop": laptop, "paper": paper}
+"""The sizes of what needs no folder from outside."""
+
+TIERS: Mapping[str, Callable[[Config], Config]] = {**SIZES, "replication": replication}
+"""Every tier that the command line knows."""
