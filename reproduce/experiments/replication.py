@@ -89,8 +89,8 @@ def _subsets(session: Session, names: Sequence[str], size: int) -> list[tuple[st
     number = 0
     while len(found) < wanted and number < 10 * wanted:
         key = jr.fold_in(session.lab.key_of(f"subsets {names[0]} {size}"), number)
-        chosen = np.sort(np.asarray(jr.permutation(key, len(names)))[:size])
-        found.add(tuple(names[place] for place in chosen))
+        order: list[int] = np.asarray(jr.permutation(key, len(names))).tolist()
+        found.add(tuple(names[place] for place in sorted(order[:size])))
         number += 1
     return sorted(found)
 

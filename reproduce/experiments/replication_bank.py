@@ -71,7 +71,8 @@ def load_network(weights: Path, network: str) -> tuple[PooledGroups, Normalizati
     entry = _entry(weights, network)
     # No value of the network that the weights go into is used, so any key will do.
     shapes = eqx.filter_eval_shape(cifar_resnet, entry["depth"], key=jr.key(0))
-    loaded = load_safetensors_weights(*shapes, weights / entry["file"], naming="cifar")
+    network_shapes, state_shapes = shapes
+    loaded = load_safetensors_weights(network_shapes, state_shapes, weights / entry["file"], naming="cifar")
     norm = entry["normalize"]
     return PooledGroups(with_statistics(*loaded)), Normalization(tuple(norm["mean"]), tuple(norm["std"]))
 
