@@ -36,8 +36,8 @@ def _epinets(recipe: str, metric: str, **wanted: Any) -> Measure:
 
 
 def _parameters(rows: Sequence[Row]) -> Measurement:
-    """Return the largest number of parameters of the recommended epinet, in particles."""
-    found = shown(rows, part="epinets", recipe="recommended", depth=_first_depth(rows))
+    """Return the largest number of parameters of the candidate epinet, in particles."""
+    found = shown(rows, part="epinets", recipe="candidate", depth=_first_depth(rows))
     ratios = [float(row["parameters"]) / float(row["particle_parameters"]) for row in found]
     return Measurement(value=max(ratios, default=math.nan))
 
@@ -62,18 +62,18 @@ def _against_size(size: int, *, tau: int, num_samples: int) -> Measure:
 
 
 def _more_indices(rows: Sequence[Row]) -> Measurement:
-    """Return the change of the joint loss of the recommended epinet from ten indices to a thousand."""
-    shared = {"part": "epinets", "recipe": "recommended", "depth": _first_depth(rows), "kind": "tuned", "tau": 10}
+    """Return the change of the joint loss of the candidate epinet from ten indices to a thousand."""
+    shared = {"part": "epinets", "recipe": "candidate", "depth": _first_depth(rows), "kind": "tuned", "tau": 10}
     return _minus(chosen(rows, num_samples=1000, **shared), chosen(rows, num_samples=10, **shared))
 
 
 def _against_control(agent: str) -> Measure:
-    """Compare the recommended epinet with a control on the same bases."""
+    """Compare the candidate epinet with a control on the same bases."""
 
     def measure(rows: Sequence[Row]) -> Measurement:
         others = shown(rows, part="controls", agent=agent)
         bases = {row["network"] for row in others}
-        own = [row for row in shown(rows, part="epinets", recipe="recommended") if row["network"] in bases]
+        own = [row for row in shown(rows, part="epinets", recipe="candidate") if row["network"] in bases]
         return _minus(own, others)
 
     return measure
@@ -134,16 +134,16 @@ REPLICATION: tuple[Claim, ...] = (
     _claim(
         "bar",
         "rep_scaling",
-        "The recommended epinet has a lower joint loss than an ensemble of 20, temperatures of both chosen held-out.",
+        "The candidate epinet has a lower joint loss than an ensemble of 20, temperatures of both chosen held-out.",
         _BAR,
         _JOINT,
-        _epinets("recommended", "difference"),
+        _epinets("candidate", "difference"),
         _BELOW,
     ),
     _claim(
         "cost",
         "rep_scaling",
-        "The recommended epinet and its base have fewer than 1.2 particles' parameters.",
+        "The candidate epinet and its base have fewer than 1.2 particles' parameters.",
         _BAR,
         "parameters in particles",
         _parameters,
@@ -152,10 +152,10 @@ REPLICATION: tuple[Claim, ...] = (
     _claim(
         "marginal",
         "rep_scaling",
-        "The recommended epinet does not degrade the marginal loss of its base at the base's own temperature.",
+        "The candidate epinet does not degrade the marginal loss of its base at the base's own temperature.",
         _BAR,
         "marginal loss minus the tempered base's",
-        _epinets("recommended", "excess"),
+        _epinets("candidate", "excess"),
         _BELOW,
     ),
     _claim(
@@ -189,7 +189,7 @@ REPLICATION: tuple[Claim, ...] = (
         _claim(
             name,
             "rep_controls",
-            f"The recommended epinet has a lower joint loss than {words}, on the same features.",
+            f"The candidate epinet has a lower joint loss than {words}, on the same features.",
             _BAR,
             "joint loss minus the control's, tau = 10, M = 1000, tuned",
             _against_control(agent),
@@ -208,28 +208,28 @@ REPLICATION: tuple[Claim, ...] = (
     _claim(
         "ensemble",
         "rep_dyads",
-        "The recommended epinet has a lower joint loss than the ensemble of 20 under augmented dyadic sampling.",
+        "The candidate epinet has a lower joint loss than the ensemble of 20 under augmented dyadic sampling.",
         "Appendix E",
         "joint loss minus the ensemble's, tau = 10, M = 1000, tuned",
-        _by_part("dyads", "joint", "epinet recommended", "ensemble", sampling="augmented dyadic"),
+        _by_part("dyads", "joint", "epinet candidate", "ensemble", sampling="augmented dyadic"),
         _BELOW,
     ),
     _claim(
         "ambiguous",
         "rep_human",
-        "On ambiguous pairs with labels of people the recommended epinet has a lower joint loss than the ensemble.",
+        "On ambiguous pairs with labels of people the candidate epinet has a lower joint loss than the ensemble.",
         _BAR,
         "joint loss minus the ensemble's, tau = 10, M = 1000, tuned",
-        _by_part("human", "joint", "epinet recommended", "ensemble", subset="ambiguous", labels="people"),
+        _by_part("human", "joint", "epinet candidate", "ensemble", subset="ambiguous", labels="people"),
         _BELOW,
     ),
     _claim(
         "epistemic",
         "rep_ood",
-        "The epistemic part of the recommended epinet's uncertainty detects shifts better than its base's entropy.",
+        "The epistemic part of the candidate epinet's uncertainty detects shifts better than its base's entropy.",
         _BAR,
         "mean AUROC over shifts minus the base's",
-        _by_part("shifts", "auroc_epistemic", "epinet recommended", "network", other="auroc_total"),
+        _by_part("shifts", "auroc_epistemic", "epinet candidate", "network", other="auroc_total"),
         _ABOVE,
     ),
 )

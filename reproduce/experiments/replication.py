@@ -89,8 +89,8 @@ def _subsets(session: Session, names: Sequence[str], size: int) -> list[tuple[st
     number = 0
     while len(found) < wanted and number < 10 * wanted:
         key = jr.fold_in(session.lab.key_of(f"subsets {names[0]} {size}"), number)
-        chosen = np.sort(np.asarray(jr.permutation(key, len(names)))[:size])
-        found.add(tuple(names[place] for place in chosen))
+        order: list[int] = np.asarray(jr.permutation(key, len(names))).tolist()
+        found.add(tuple(names[place] for place in sorted(order[:size])))
         number += 1
     return sorted(found)
 
@@ -134,7 +134,7 @@ def _best(session: Session, candidates: Candidates) -> tuple[float, Agent]:
 def _controls(session: Session) -> Rows:
     """Return what an epinet is compared with on the same features."""
     study, rows = session.study, []
-    recipe = dict(study.recipes)["recommended"]
+    recipe = dict(study.recipes)["candidate"]
     for name, build in controls(session.bench, session.network, recipe).items():
         value, agent = _best(session, build())
         known = {"agent": name, **session.known(session.network), "value": value}
@@ -148,7 +148,7 @@ def _controls(session: Session) -> Rows:
 
 
 def _ablation(session: Session) -> Rows:
-    """Return one factor at a time from the recommended recipe, at the temperature that suits each."""
+    """Return one factor at a time from the candidate recipe, at the temperature that suits each."""
     study, rows = session.study, []
     for factor, value, recipe in study.variants():
         agent = session.agent(recipe, study.num_samples, agent="epinet", factor=factor, value=value)

@@ -3,6 +3,7 @@
 The features are the channel means of the three groups, 16 + 32 + 64; the last 64 are what the logits are linear in.
 """
 
+import functools as ft
 import hashlib
 import json
 import time
@@ -70,11 +71,13 @@ def load_network(weights: Path, network: str) -> tuple[PooledGroups, Normalizati
     entry = _entry(weights, network)
     # No value of the network that the weights go into is used, so any key will do.
     shapes = eqx.filter_eval_shape(cifar_resnet, entry["depth"], key=jr.key(0))
-    loaded = load_safetensors_weights(*shapes, weights / entry["file"], naming="cifar")
+    network_shapes, state_shapes = shapes
+    loaded = load_safetensors_weights(network_shapes, state_shapes, weights / entry["file"], naming="cifar")
     norm = entry["normalize"]
     return PooledGroups(with_statistics(*loaded)), Normalization(tuple(norm["mean"]), tuple(norm["std"]))
 
 
+@ft.cache
 def parameters_of(inputs: Inputs, network: str) -> int:
     """Return the number of parameters of a network."""
     weights = inputs.require("weights", expected="safetensors files of CIFAR ResNets and their index.json")

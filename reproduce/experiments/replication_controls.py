@@ -76,6 +76,7 @@ def _head(data: Batch, x: dict[str, np.ndarray], key: PRNGKeyArray) -> Agent:
     init_key, fit_key = named_keys(key, "init", "fit")
     enn = Deterministic(HeadOnBase(MLP(LAST, _NUM_CLASSES, (_HEAD_WIDTH,), feature_layers=(), key=init_key)))
     trained = fit(enn, data, CrossEntropy(l2=_L2), **_settings(data), num_index_samples=1, key=fit_key).enn
+    assert isinstance(trained, Deterministic)
     logits = np.asarray(jax.jit(jax.vmap(trained.network))(x))
     return Agent(Stored(), logits[:, None], True, {})
 
@@ -111,6 +112,7 @@ def _het(data: Batch, key: PRNGKeyArray) -> AbstractENN:
     trained = fit(
         averaged, _only_features(data), CrossEntropy(l2=_L2), **_settings(data), num_index_samples=1, key=fit_key
     )
+    assert isinstance(trained.enn, Marginalized)
     return trained.enn.enn
 
 
@@ -120,6 +122,7 @@ def _sngp(bench: Bench, data: Batch, x: dict[str, np.ndarray], count: int, key: 
     seen = _only_features(data)
     enn = SNGP(LAST, _NUM_CLASSES, num_features=_SNGP_FEATURES, feature_scale=0.1, key=init_key)
     trained = fit(enn, seen, CrossEntropy(l2=_L2), **_settings(data), num_index_samples=1, key=fit_key).enn
+    assert isinstance(trained, SNGP)
     posterior = with_posterior(trained, jnp.asarray(seen.x))
     return [(scale, bench.agent(posterior.with_scale(scale), x["features"], count)) for scale in SNGP_SCALES]
 

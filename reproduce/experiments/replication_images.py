@@ -41,7 +41,7 @@ def _blurred(x: np.ndarray, deviation: float) -> np.ndarray:
         pads[axis] = (reach, reach)
         padded = np.pad(x, pads, mode="edge")
         size = x.shape[axis]
-        x = sum(w * np.take(padded, range(at, at + size), axis=axis) for at, w in enumerate(weights))
+        x = np.sum([w * np.take(padded, range(at, at + size), axis=axis) for at, w in enumerate(weights)], axis=0)
     return x
 
 

@@ -14,7 +14,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from epinet_eqx import named_keys
-from epinet_eqx.data import stored_base
+from epinet_eqx.data import IMAGENET_NORMALIZATION, stored_base
 from epinet_eqx.epinet import AbstractTerm, Epinet, PriorNetwork, attach, conv_prior
 from epinet_eqx.losses import Batch, CrossEntropy
 from epinet_eqx.training import EpochBatches, fit_many
@@ -125,10 +125,9 @@ class Lab:
             data = images_of(self._data_dir(), images, self.bank.num_images(images), key=bank_key())
             term = _conv_prior(index_dim, self.key_of(f"conv prior {index_dim}"))
             embed = jax.jit(jax.vmap(lambda x: term.embed(x, jnp.zeros(0))))
-            # The authors' priors see what the base sees: normalized pixels.
-            mean, std = (np.float32(v).reshape(3, 1, 1) for v in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+            # A prior sees what its base sees, normalized pixels; all of these bases have the same normalization.
             parts = np.array_split(data.x, -(-len(data.x) // 500))
-            found = [np.asarray(embed((part.astype(np.float32) / 255 - mean) / std)) for part in parts]
+            found = [np.asarray(embed(IMAGENET_NORMALIZATION(part))) for part in parts]
             self._conv[images, index_dim] = np.concatenate(found)
         return self._conv[images, index_dim]
 
@@ -193,7 +192,7 @@ class Lab:
             jnp.asarray([recipe.l2 for recipe in recipes]), jnp.asarray(smoothing)
         )
         num_steps = max(1, first.epochs * len(data.y) // first.batch_size)
-        return fit_many(
+        fitted = fit_many(
             enns,
             data,
             loss,
@@ -206,6 +205,8 @@ class Lab:
             progress=False,
             key=self.key_of(f"{network} training"),
         ).enn
+        assert isinstance(fitted, Epinet)
+        return fitted
 
 
 def member(stack: Epinet, number: int) -> Epinet:

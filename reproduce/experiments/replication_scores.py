@@ -119,9 +119,10 @@ def losses(
     for start in range(0, len(y), size):
         # The last batch is filled up by what comes before it, so that one program does for all.
         at = slice(min(start, len(y) - size), min(start, len(y) - size) + size)
-        own = jax.tree.map(lambda leaf, at=at: jnp.asarray(leaf[at]), (x, y))
+        seen, labels = jax.tree.map(lambda leaf, at=at: jnp.asarray(leaf[at]), (x, y))
         new = start - at.start
-        marginal, wrong, joint = jax.device_get(_batch_losses(outputs, *own, jnp.asarray(temperatures), taus, counts))
+        batch = _batch_losses(outputs, seen, labels, jnp.asarray(temperatures), taus, counts)
+        marginal, wrong, joint = jax.device_get(batch)
         found.append((marginal[..., new:], wrong[..., new:], {t: v[..., new // 2 :] for t, v in joint.items()}))
     return Losses(
         np.concatenate([f[0] for f in found], axis=-1),

@@ -12,9 +12,9 @@ from ..style import AGENTS
 RECIPES = {
     "released": {"color": "#7fa3dc", "marker": "v", "linestyle": ":"},
     "paper": {"color": "#4a78c4", "marker": "^", "linestyle": "-."},
-    "recommended": {"color": AGENTS["epinet"].color, "marker": "o", "linestyle": "-"},
+    "candidate": {"color": AGENTS["epinet"].color, "marker": "o", "linestyle": "-"},
 }
-"""Shades of the epinet's blue, the recommended recipe darkest."""
+"""Shades of the epinet's blue, the candidate recipe darkest."""
 
 
 def look_of(agent: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The recommended epinet, one factor at a time."""
+"""The candidate epinet, one factor at a time."""
 
 from matplotlib.figure import Figure
 
