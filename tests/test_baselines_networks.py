@@ -14,7 +14,7 @@ from epinet_eqx.baselines import (
     spectral_bound,
     spectral_norm,
 )
-from epinet_eqx.networks import AbstractStatefulNetwork, ConvNet, ImageConv, Linear, MLP, with_statistics
+from epinet_eqx.networks import MLP, AbstractStatefulNetwork, ConvNet, ImageConv, Linear, with_statistics
 
 
 def test_spectral_norm_is_the_largest_singular_value_with_its_gradient(getkey):
