@@ -78,6 +78,7 @@ _CIFAR = replace(
         training=replace(_IMAGENET.epinet.training, batch_size=128),
     ),
     baselines=BaselineRecipe(dropout_rate=0.05, random_features=1024, het_samples=1000, mimo_repeats=2),
+    num_seeds=3,
 )
 
 # Scales and temperatures of the released networks, where they are not the paper's.

@@ -92,7 +92,9 @@ class Planner:
 def _count(step: Callable[..., Any], arguments: tuple[Any, ...]) -> Counted:
     """Compile one step for the devices that its arguments are placed on, and return what XLA counts."""
     lowered = jax.jit(step, donate_argnums=0).lower(*arguments)
-    compiled = lowered.compile()
+    # Simulated devices run nothing: their machine code need not be fast, which is what takes a compiler so long.
+    quick = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+    compiled = lowered.compile(quick if jax.default_backend() == "cpu" else None)
     devices = max((len(leaf.sharding.device_set) for leaf in jax.tree.leaves(arguments) if leaf.sharding), default=1)
     analysis: Any = compiled.cost_analysis() or {}
     # Some platforms return one dictionary per device program.
