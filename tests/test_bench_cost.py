@@ -13,6 +13,8 @@ from benchmarks._counts import count_entry_point, count_program
 from benchmarks.programs import ENTRY_POINTS, PROGRAMS, Program
 from epinet_eqx.epinet import Epinet, MLPEpinet, PriorNetwork
 
+pytestmark = pytest.mark.once
+
 
 def gate(name, inject):
     """Return the verdict on one program after something was done to the library."""

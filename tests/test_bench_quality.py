@@ -9,6 +9,8 @@ from benchmarks import _miniatures, quality
 from benchmarks._miniatures import testbed_divergences as divergences
 from epinet_eqx.testbed import find_agent
 
+pytestmark = pytest.mark.once
+
 BASELINE = json.loads(quality.PATH.read_text())
 
 

@@ -11,6 +11,8 @@ from benchmarks._outcome import Outcome
 from benchmarks._scaling import Curve, fit_exponent
 from benchmarks.bench_install import installed_bytes
 
+pytestmark = pytest.mark.once
+
 
 def test_exponent_of_a_power():
     sizes = np.array([1, 2, 4, 8])

@@ -15,6 +15,8 @@ from epinet_eqx.bayes import Deterministic
 from epinet_eqx.networks import MLP
 from epinet_eqx.training import train_steps
 
+pytestmark = pytest.mark.once
+
 ROOT = pathlib.Path(__file__).parent.parent
 
 
