@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from epinet_eqx import AbstractENN, named_keys
 from epinet_eqx.baselines import SNGP, Heteroscedastic, Marginalized, with_posterior
@@ -71,13 +71,19 @@ def _only_features(data: Batch) -> Batch:
     return Batch(data.x["features"], data.y, data.i)
 
 
+@eqx.filter_jit
+def _outputs(enn: Deterministic, x: PyTree[Array]) -> Float[Array, "images classes"]:
+    """Return the logits of a network without an index."""
+    return jax.vmap(enn.network)(x)
+
+
 def _head(data: Batch, x: dict[str, np.ndarray], key: PRNGKeyArray) -> Agent:
     """Return a deterministic head of the epinet's capacity."""
     init_key, fit_key = named_keys(key, "init", "fit")
     enn = Deterministic(HeadOnBase(MLP(LAST, _NUM_CLASSES, (_HEAD_WIDTH,), feature_layers=(), key=init_key)))
     trained = fit(enn, data, CrossEntropy(l2=_L2), **_settings(data), num_index_samples=1, key=fit_key).enn
     assert isinstance(trained, Deterministic)
-    logits = np.asarray(jax.jit(jax.vmap(trained.network))(x))
+    logits = np.asarray(_outputs(trained, x))
     return Agent(Stored(), logits[:, None], True, {})
 
 
@@ -91,8 +97,8 @@ def _heads(data: Batch, x: dict[str, np.ndarray], key: PRNGKeyArray) -> Agent:
 
     enns = eqx.filter_vmap(make)(jr.split(init_key, _NUM_HEADS))
     trained = fit_many(enns, seen, CrossEntropy(l2=_L2), **_settings(data), num_index_samples=1, key=fit_key).enn
-    logits = jax.jit(eqx.filter_vmap(lambda enn, x: jax.vmap(enn.network)(x), in_axes=(eqx.if_array(0), None)))
-    return Agent(Stored(), np.asarray(logits(trained, x["features"])).transpose(1, 0, 2), True, {})
+    logits = eqx.filter_vmap(_outputs, in_axes=(eqx.if_array(0), None))(trained, x["features"])
+    return Agent(Stored(), np.asarray(logits).transpose(1, 0, 2), True, {})
 
 
 def _laplace(bench: Bench, data: Batch, x: dict[str, np.ndarray], count: int) -> Candidates:
