@@ -65,7 +65,7 @@ def correlations(rows: Rows) -> tuple[dict[str, float], dict[str, np.ndarray]]:
         drawn.append(
             _mean_correlations([table[agents][:, chosen] for table, chosen in zip(own, problems, strict=True)])
         )
-    values = dict(zip(METRICS, _mean_correlations(own), strict=False))
+    values = {name: float(value) for name, value in zip(METRICS, _mean_correlations(own), strict=False)}
     resamples = np.array(drawn).reshape(-1, 2)
     resamples = resamples[np.isfinite(resamples).all(axis=1)]
     return values, dict(zip(METRICS, resamples.T, strict=False))

@@ -164,7 +164,7 @@ def run(configs: Sequence[ActiveOf], *, key: PRNGKeyArray) -> list[list[Row]]:
             rows += [
                 {**common, "row": "round", "seed": seed, "labels": count, "accuracy": value} for count, value in curve
             ]
-            needed = labels_needed(*zip(*curve, strict=True), config.level)
+            needed = labels_needed([n for n, _ in curve], [value for _, value in curve], config.level)
             rows.append({**common, "row": "needed", "seed": seed, "labels": needed, "budget": curve[-1][0]})
         found.append(rows)
     return found

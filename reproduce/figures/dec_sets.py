@@ -14,7 +14,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 _ORDER = ("mlp", "dropout", "ensemble", "ensemble+", "epinet")
 # Color, marker, filling and words of each way of choosing.
-_WAYS = {
+_WAYS: dict[str, dict[str, Any]] = {
     "marginal": {"color": AGENTS["marginal"].color, "marker": "s", "label": "greedy by marginals"},
     "joint": {"color": AGENTS["joint"].color, "marker": "o", "label": "greedy by joint prediction"},
     "exact": {"color": INK, "marker": "+", "label": "best set under joint prediction"},
