@@ -165,7 +165,9 @@ class MemoryBackend:
             "num_index_samples": more.get("num_index_samples", 1),
         }
         batch = jax.tree.map(lambda leaf: leaf[: training.batch_size], self.data.train if data is None else data)
-        arrays, rest = eqx.partition(init_state(enn, options["optimizer"], key=self.seed.key), eqx.is_array)
+        arrays, rest = eqx.partition(
+            init_state(enn, options["optimizer"], key=self.seed.key_of(f"planned {name}")), eqx.is_array
+        )
 
         def step(arrays: Any, batch: Batch) -> Any:
             new, value = train_step(eqx.combine(arrays, rest), batch, **options)
@@ -179,10 +181,11 @@ class MemoryBackend:
         """The largest ensemble of the smallest network; the smaller ensembles are its first particles."""
         protocol, training = self.seed.protocol, self.seed.protocol.training
         count, size = max(protocol.ensemble_sizes), protocol.sizes[0]
-        keys = jax.random.split(self.seed.key, count)
+        # Its values are used by no one.
+        keys = jax.random.split(self.seed.key_of("like"), count)
         like = Ensemble(eqx.filter_vmap(lambda key: self.make_network(size, key))(keys))
         if self.planner is not None:
-            network = self.make_network(size, self.seed.key)
+            network = self.make_network(size, self.seed.key_of("planned"))
             self.plan(f"particle {size}", Deterministic(network), training, copies=count)
             return like
 
