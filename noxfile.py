@@ -51,7 +51,7 @@ def run_tests(session: nox.Session) -> None:
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
-    parallel = ("--numprocesses=auto", "--maxprocesses=8", "--dist=loadfile")
+    parallel = ("--numprocesses=auto", "--maxprocesses=8", "--dist=loadfile", "--no-loadscope-reorder")
     # Long tests of what does not depend on the version of Python run with one of them: the one that runs nox.
     chosen = () if session.python in (None, THIS_PYTHON) else ("-m", "not once")
     session.run("pytest", *parallel, *chosen, *session.posargs, env=store)

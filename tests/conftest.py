@@ -25,6 +25,11 @@ jax.config.update("jax_disable_most_optimizations", True)
 os.environ["MPLBACKEND"] = "Agg"
 
 
+def pytest_collection_modifyitems(items):
+    """Begin with long tests: a process that meets one last is waited for by the others."""
+    items.sort(key=lambda item: item.get_closest_marker("once") is None)
+
+
 @pytest.fixture
 def getkey(request):
     """A function that returns a fresh random key at each call.

@@ -14,6 +14,8 @@ from epinet_eqx.bayes import BayesByBackprop, Deterministic
 from epinet_eqx.losses import Batch, CrossEntropy, GaussianKL, ScaleMixtureKL, mean_loss
 from epinet_eqx.networks import MLP
 
+pytestmark = pytest.mark.once
+
 
 def make_enn(key, sigma_init=0.3):
     return BayesByBackprop(MLP(3, 4, (8,), key=key), sigma_init=sigma_init)

@@ -11,6 +11,8 @@ from epinet_eqx.bayes import Deterministic, Dropout, DropoutChain, MCDropout, dr
 from epinet_eqx.indices import KeyIndex
 from epinet_eqx.networks import Conv, Linear
 
+pytestmark = pytest.mark.once
+
 
 def test_key_index_draws_different_keys_and_normal_scores(getkey):
     index, key = KeyIndex(), getkey()

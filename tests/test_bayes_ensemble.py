@@ -13,6 +13,8 @@ from epinet_eqx.losses import Batch, BernoulliBootstrap, CrossEntropy
 from epinet_eqx.networks import MLP, Linear
 from epinet_eqx.training import NonFiniteLossError, fit, fit_ensemble
 
+pytestmark = pytest.mark.once
+
 
 def make_particles(key, num_particles=5, in_dim=3, hidden=(8,)):
     return [MLP(in_dim, 4, hidden, key=particle_key) for particle_key in jr.split(key, num_particles)]

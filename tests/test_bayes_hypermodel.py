@@ -20,6 +20,8 @@ from epinet_eqx.bayes import (
 from epinet_eqx.indices import GaussianIndex, ParticleIndex, ScaledGaussianIndex
 from epinet_eqx.networks import MLP
 
+pytestmark = pytest.mark.once
+
 
 # Compiled as a whole, models are made much faster than array by array.
 @eqx.filter_jit

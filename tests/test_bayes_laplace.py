@@ -11,6 +11,8 @@ from epinet_eqx import trainable_mask
 from epinet_eqx.bayes import last_layer_laplace
 from epinet_eqx.networks import MLP, FunctionNetwork
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def network(getkey):

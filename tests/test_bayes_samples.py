@@ -11,6 +11,8 @@ from epinet_eqx import Frozen, freeze
 from epinet_eqx.bayes import Ensemble, NetworkWithPrior, from_blackjax, from_samples, split_parameters
 from epinet_eqx.networks import MLP, Linear
 
+pytestmark = pytest.mark.once
+
 
 @eqx.filter_jit
 def _network(key):

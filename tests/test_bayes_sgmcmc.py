@@ -10,6 +10,8 @@ from scipy.linalg import solve_discrete_lyapunov
 
 from epinet_eqx.bayes import Langevin, from_samples, run_chain, sghmc, sgld, split_r_hat
 
+pytestmark = pytest.mark.once
+
 
 class Vector(eqx.Module):
     """A module whose only parameter is a vector."""

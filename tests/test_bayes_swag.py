@@ -11,6 +11,8 @@ from epinet_eqx import trainable_mask
 from epinet_eqx.bayes import SWAG, SWAGState, split_parameters
 from epinet_eqx.networks import MLP, Linear
 
+pytestmark = pytest.mark.once
+
 
 def _collect(module, trajectory, rank):
     """Return the state after a trajectory of parameter vectors, collected by one scan."""

@@ -25,6 +25,8 @@ from epinet_eqx.bayes import (
 from epinet_eqx.indices import GaussianIndex, KeyIndex, ParticleIndex, ScaledGaussianIndex
 from epinet_eqx.networks import MLP, Linear
 
+pytestmark = pytest.mark.once
+
 
 @eqx.filter_jit
 def _network(key):

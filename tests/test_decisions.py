@@ -24,6 +24,8 @@ from epinet_eqx.decisions import (
 )
 from epinet_eqx.indices import AbstractIndex, GaussianIndex
 
+pytestmark = pytest.mark.once
+
 
 class SignENN(AbstractENN):
     """Certain of class 1 where the index is positive, of class 0 where it is not."""

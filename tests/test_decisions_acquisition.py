@@ -38,6 +38,8 @@ from epinet_eqx.indices import ParticleIndex
 from epinet_eqx.losses import Batch, CrossEntropy
 from epinet_eqx.networks import MLP
 
+pytestmark = pytest.mark.once
+
 EXACT = {"num_samples": None, "key": None}
 
 

@@ -34,6 +34,8 @@ from epinet_eqx.losses import BernoulliBootstrap, CrossEntropy, SquaredLoss
 from epinet_eqx.networks import MLP
 from epinet_eqx.testbed import GenerativeModel
 
+pytestmark = pytest.mark.once
+
 IN_DIM = 3
 
 

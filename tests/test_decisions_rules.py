@@ -19,6 +19,8 @@ from epinet_eqx.decisions import (
     action_values,
 )
 
+pytestmark = pytest.mark.once
+
 RULES = [ThompsonSampling(), UpperConfidenceBound(0.9), Greedy(), EpsilonGreedy(0.1), InformationDirectedSampling()]
 
 

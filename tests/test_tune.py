@@ -11,6 +11,8 @@ import epinet_eqx as epi
 from epinet_eqx.metrics import log_losses, tune
 from epinet_eqx.networks import MLP
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def data(getkey):
