@@ -160,7 +160,11 @@ _LAPTOP: Mapping[type, Mapping[str, Any]] = {
         "num_steps": 500,
         "batch_size": 32,
     },
-    Sets: {"num_problems": 16, "num_pools": 4},
+    Sets: {
+        "variants": (variant_of("epinet"), variant_of("ensemble", num_particles=10), variant_of("mlp")),
+        "num_problems": 16,
+        "num_pools": 4,
+    },
 }
 
 

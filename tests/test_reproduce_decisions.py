@@ -167,7 +167,7 @@ def test_runs_of_one_program_are_grouped():
     for group in thesis.groups(units):
         assert len({(units[name].variant, units[name].input_dim) for name in group}) == 1
         assert len(group) == len({units[name].temperature for name in group}) == 3
-    assert [len(group) for group in sets.groups(laptop(Sets()).units())] == [2] * 5
+    assert [len(group) for group in sets.groups(Sets().units())] == [2] * 5
 
 
 def test_matched_batches_have_the_operations_of_the_epinet():

@@ -22,15 +22,15 @@ _WAYS: dict[str, dict[str, Any]] = {
 
 
 def _draw_panel(ax: Axes, rows: Rows, agents: Sequence[str]) -> None:
-    """Draw what the sets of each agent earn; lines mark who knows nothing and who knows the truth."""
+    """Draw what the sets of each agent earn beyond a random one, in each problem; a line marks the truth."""
     for shift, (way, look) in enumerate(_WAYS.items()):
-        points = [mean_over([float(row[way]) for row in rows if row["agent"] == agent]) for agent in agents]
+        points = [mean_over([row[way] - row["random"] for row in rows if row["agent"] == agent]) for agent in agents]
         bars = [0.0 if math.isnan(error) else error for _, error in points]
         places = [place + 0.22 * (shift - 1) for place in range(len(agents))]
         ax.errorbar(places, [mean for mean, _ in points], yerr=bars, linestyle="", markersize=5, capsize=2, **look)
-    for name, style, words in (("truth", "--", "best set under the truth"), ("random", ":", "random set")):
-        mean, _ = mean_over([float(row[name]) for row in rows])
-        ax.axhline(mean, color=MUTED, linestyle=style, linewidth=1.0, label=words)
+    truth, _ = mean_over([row["truth"] - row["random"] for row in rows])
+    ax.axhline(truth, color=MUTED, linestyle="--", linewidth=1.0, label="best set under the truth")
+    ax.axhline(0.0, color=INK, linestyle=":", linewidth=0.8)
     ax.set_xticks(range(len(agents)), agents, rotation=35, ha="right", fontsize=7)
     ax.grid(axis="x", visible=False)
 
@@ -48,7 +48,7 @@ def draw(rows: Rows) -> Figure:
             _draw_panel(ax, own, agents)
             words = "all different" if number == 1 else f"groups of {number} alike"
             ax.set_title(f"$\\rho$ = {temperature:g}, {words}", fontsize=8)
-        line[0].set_ylabel("chance of a success")
+        line[0].set_ylabel("success beyond chance")
     handles, names = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=3, fontsize=7)
     return figure
