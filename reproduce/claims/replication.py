@@ -21,8 +21,8 @@ def _measured(rows: Sequence[Any], metric: str) -> Measurement:
 
 
 def _first_depth(rows: Sequence[Row]) -> int:
-    """Return the depth of the particles."""
-    return min(int(row["depth"]) for row in rows if row.get("agent") in ("epinet", "ensemble"))
+    """Return the depth of the particles; 0 where there are none."""
+    return min((int(row["depth"]) for row in rows if row.get("agent") in ("epinet", "ensemble")), default=0)
 
 
 def _epinets(recipe: str, metric: str, **wanted: Any) -> Measure:

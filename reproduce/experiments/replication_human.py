@@ -45,12 +45,14 @@ def _draw(shares: np.ndarray, tau: int, rng: np.random.Generator) -> Float[np.nd
 
 
 def _rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """Return Spearman's correlation, ties sharing their mean rank."""
+    """Return Spearman's correlation, ties sharing their mean rank; 0 with what is constant, and so tells nothing."""
 
     def ranks(values: np.ndarray) -> np.ndarray:
         _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
         return (np.cumsum(counts) - (counts - 1) / 2)[places]
 
+    if np.ptp(a) == 0 or np.ptp(b) == 0:
+        return 0.0
     return float(np.corrcoef(ranks(a), ranks(b))[0, 1])
 
 
@@ -81,7 +83,9 @@ def human_rows(bench: Bench, network: str, agents: Seen) -> Rows:
         x, _ = bench.at(agent.x, positions)
         found = _losses(agent.outputs, x, temperature, drawn, shares)
         wrong = found["predicted"] != labels
-        detection = auroc(found["epistemic"][clear & ~wrong], found["epistemic"][clear & wrong])
+        right, mistaken = (found["epistemic"][clear & which] for which in (~wrong, wrong))
+        # Without any mistake, or with nothing else, there is nothing to detect.
+        detection = auroc(right, mistaken) if len(right) and len(mistaken) else np.nan
         told: dict[str, Any] = {
             "temperature": temperature,
             "tau": study.tau,
