@@ -331,7 +331,8 @@ def test_figures_and_claims_of_every_artifact(rows, name):
     assert figure.axes
     for claim in [claim for claim in REPLICATION if claim.artifact == name]:
         line = judge(CLAIMS[claim.id], own)
-        assert math.isfinite(line.measurement.value), claim.id
+        # There are no ensembles of ten here.
+        assert math.isfinite(line.measurement.value) == (claim.id != "rep_tau_curves-ten"), claim.id
         assert math.isnan(judge(claim, [row for row in own if row["part"] == "networks"] or own[:0]).measurement.value)
 
 
