@@ -40,8 +40,8 @@ def types(session: nox.Session) -> None:
     session.run("pyright", *session.posargs)
 
 
-def run_tests(session: nox.Session) -> None:
-    """Run pytest with one process per core.
+def run_tests(session: nox.Session, marks: str) -> None:
+    """Run the tests that have these marks with pytest, one process per core.
 
     Compilation dominates. Whole files go to one process, so that their programs are compiled once, and there is one
     store of compiled programs for all processes, for Pythons with the same jax, and for the next run.
@@ -52,23 +52,29 @@ def run_tests(session: nox.Session) -> None:
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
     parallel = ("--numprocesses=auto", "--maxprocesses=8", "--dist=loadfile", "--no-loadscope-reorder")
-    # Long tests of what does not depend on the version of Python run with one of them: the one that runs nox.
-    chosen = () if session.python in (None, THIS_PYTHON) else ("-m", "not once")
-    session.run("pytest", *parallel, *chosen, *session.posargs, env=store)
+    session.run("pytest", *parallel, "-m", marks, *session.posargs, env=store)
 
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
     """Run the tests with the newest versions that each Python allows."""
     session.install("-e.[mcmc,dask]", "--group=test")
-    run_tests(session)
+    # What does not depend on the version of Python is tested with one of them: the one that runs nox.
+    run_tests(session, "not long" if session.python == THIS_PYTHON else "not long and not once")
+
+
+@nox.session
+def tests_long(session: nox.Session) -> None:
+    """Run the tests that take minutes: every page of the documentation, and image protocols at full scale in small."""
+    session.install("-e.[mcmc,dask]", "--group=test")
+    run_tests(session, "long")
 
 
 @nox.session(python="3.11", venv_backend="uv")
 def tests_minimums(session: nox.Session) -> None:
     """Run the tests with the oldest versions that pyproject.toml allows."""
     session.install("-e.", "--group=test", "--resolution=lowest-direct")
-    run_tests(session)
+    run_tests(session, "not long")
 
 
 @nox.session

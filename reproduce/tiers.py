@@ -144,11 +144,11 @@ _LAPTOP: Mapping[type, Mapping[str, Any]] = {
         "size": BanditSize(num_steps=1000, num_runs=10, num_actions=50, pooling=2, batch_size=32),
     },
     ActiveLearning: {
-        "num_runs": 8,
+        "num_runs": 5,
         "num_rounds": 9,
         "num_steps": 300,
-        "num_pool": 600,
-        "num_targets": 50,
+        "num_pool": 400,
+        "num_targets": 25,
         "level": 0.8,
     },
     Thesis: {

@@ -51,7 +51,7 @@ def shared_results(tmp_path_factory):
     return run([page for page in RUN if page not in make_pictures.ALONE], folder), folder
 
 
-@pytest.mark.once
+@pytest.mark.long
 @pytest.mark.parametrize("page", RUN)
 def test_page_runs_and_prints_what_it_shows(page, tmp_path, request):
     if page in make_pictures.ALONE:

@@ -72,6 +72,7 @@ def rows_of(configs, inputs):
     )
 
 
+@pytest.mark.long
 def test_a_protocol_is_trained_on_a_mesh_and_found_again(cifar_folder, tmp_path, monkeypatch):
     inputs = Inputs(data_dir=cifar_folder, networks=tmp_path / "networks")
     configs = parts_of(TINY, "bases", "ensembles", "epinets", "augmented", "ablation", "controls", "grids")
@@ -100,6 +101,7 @@ def test_a_protocol_is_trained_on_a_mesh_and_found_again(cifar_folder, tmp_path,
     assert all(again[name] == found[name] for name in again)
 
 
+@pytest.mark.long
 def test_a_folder_of_images_is_trained_on(image_folder, tmp_path):
     protocol = dataclasses.replace(TINY, dataset="folder", image_size=16, num_validation=2, sizes=(8, 14))
     inputs = Inputs(data_dir=image_folder, networks=tmp_path / "networks")
@@ -109,6 +111,7 @@ def test_a_folder_of_images_is_trained_on(image_folder, tmp_path):
     assert large["parameters"] > small["parameters"]
 
 
+@pytest.mark.long
 def test_a_plan_names_every_network_and_trains_none(tmp_path):
     protocol = dataclasses.replace(TINY, dataset="digits", ablation=(("index dimension", (3,)),))
     rows = images.plan(
