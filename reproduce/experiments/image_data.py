@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from epinet_eqx import named_keys
-from epinet_eqx.data import ArrayDataset, Source, Transform, digits
+from epinet_eqx.data import ArrayDataset, Normalization, Source, Transform, digits
 from epinet_eqx.losses import Batch
 
 from ..configs.images import Protocol
@@ -29,6 +29,7 @@ class Splits(NamedTuple):
     num_classes: int
     image_shape: tuple[int, int, int]
     perturb: tuple[Transform, ...] = (Shift(),)
+    normalization: Normalization | None = None
 
     @property
     def test_batch(self) -> Batch:
@@ -98,4 +99,11 @@ def read_splits(protocol: Protocol, seed: int, inputs: Inputs, *, key: PRNGKeyAr
         return _digit_splits(protocol, seed, key=key)
     images = open_images(protocol, inputs, key=key)
     train, validation, test = (_in_memory(own, images) for own in share(images, protocol, seed, key=key))
-    return Splits(on_device(train), on_device(validation), test, images.facts.num_classes, images.facts.image_shape)
+    return Splits(
+        on_device(train),
+        on_device(validation),
+        test,
+        images.facts.num_classes,
+        images.facts.image_shape,
+        normalization=images.normalization,
+    )

@@ -1,5 +1,6 @@
 """Image protocols in memory: multi-layer perceptrons on images as vectors, trained by `fit`."""
 
+import dataclasses
 import functools as ft
 import math
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from jaxtyping import Array, PRNGKeyArray
 
 from epinet_eqx import AbstractENN, load, named_keys, save
 from epinet_eqx.bayes import Deterministic, Ensemble
-from epinet_eqx.data import AugmentedDyads
+from epinet_eqx.data import AugmentedDyads, Normalization
 from epinet_eqx.losses import Batch, CrossEntropy
 from epinet_eqx.networks import MLP, AbstractNetwork
 from epinet_eqx.training import EpochBatches, fit, fit_ensemble, init_state, train_step
@@ -65,6 +66,18 @@ def kept(path: Path | None, like: Any, train: Callable[[], Any]) -> Any:
     file.parent.mkdir(parents=True, exist_ok=True)
     save(file, model)
     return model
+
+
+@dataclasses.dataclass(frozen=True)
+class _Undone:
+    """Turn normalized pixels back into pixels from 0 to 1."""
+
+    normalization: Normalization
+
+    def __call__(self, image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return the pixels."""
+        mean, std = (np.asarray(part)[:, None, None] for part in (self.normalization.mean, self.normalization.std))
+        return image * std + mean
 
 
 class MemoryBackend:
@@ -232,4 +245,6 @@ class MemoryBackend:
     def pictures(self, kind: str) -> AugmentedDyads:
         """Return dyadic batches to look at."""
         transforms = self.data.perturb if kind == "augmented" else ()
+        if self.data.normalization is not None:
+            transforms = (*transforms, _Undone(self.data.normalization))
         return AugmentedDyads(self.data.test, transforms=transforms, key=self.seed.key_of("grids"))
