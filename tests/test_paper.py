@@ -147,8 +147,8 @@ def test_another_number_in_a_csv_is_another_number_in_the_paper(references, tree
 
 def test_the_best_tier_is_shown_and_a_missing_artifact_is_said_to_be(references):
     manifest = json.loads((references / "manifest.json").read_text())
-    shutil.copytree(references / "smoke", references / "paper")
-    for path in (references / "paper").iterdir():
+    shutil.copytree(references / "smoke", references / "paper", dirs_exist_ok=True)
+    for path in (references / "smoke").iterdir():
         manifest[f"paper/{path.name}"] = manifest[f"smoke/{path.name}"]
     (references / "manifest.json").write_text(json.dumps(manifest))
     for path in references.glob("*/fig10.csv"):
@@ -229,7 +229,7 @@ def test_an_artifact_that_is_added_appears(references, monkeypatch):
     monkeypatch.setitem(cli.REGISTRY, "rep_new", cli.REGISTRY["fig10"])
     monkeypatch.setattr(paper_content, "entries", lambda: {**index.entries(), "rep_new": entry})
     target = references / "replication" / "rep_new.csv"
-    target.parent.mkdir()
+    target.parent.mkdir(exist_ok=True)
 
     class Fresh:
         tier = "replication"
