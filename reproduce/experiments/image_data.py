@@ -105,5 +105,6 @@ def read_splits(protocol: Protocol, seed: int, inputs: Inputs, *, key: PRNGKeyAr
         test,
         images.facts.num_classes,
         images.facts.image_shape,
+        perturb=images.perturb,
         normalization=images.normalization,
     )
