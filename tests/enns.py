@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 
 import epinet_eqx as epi
-from epinet_eqx.epinet import Epinet, MLPEpinet, conv_prior, mlp_prior
+from epinet_eqx.epinet import Epinet, Mirrored, MLPEpinet, conv_prior, mlp_prior
 from epinet_eqx.indices import GaussianWithUnitIndex, ScaledGaussianIndex
 from epinet_eqx.networks import MLP, FunctionNetwork
 
@@ -80,6 +80,7 @@ CASES = {
     "epinet with a scaled index": _on_index(ScaledGaussianIndex(5)),
     "epinet with a unit index": _on_index(GaussianWithUnitIndex(5)),
     "tempered epinet": lambda key: epi.Tempered(_attached(key), 0.7),
+    "mirrored epinet": lambda key: Mirrored(_attached(key), 0.5),
     **enns_bayes1.CASES,
     **enns_bayes2.CASES,
     **enns_baselines.CASES,
