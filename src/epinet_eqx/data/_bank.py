@@ -165,6 +165,7 @@ class FeatureBank:
                         batches.append(loader.next_arrays())
                     rows = [_run(embed, batch, batch_size) for batch in batches]
                     writer.write(piece, {name: np.concatenate([row[name] for row in rows]) for name in rows[0]})
+        # Shards are of this call, or were compared by their first batch: who opens the bank later compares checksums.
         return cls(path, verify=False)
 
     def _pieces(self, split: str) -> list[Piece]:

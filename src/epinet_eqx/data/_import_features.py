@@ -94,4 +94,5 @@ def import_features(
     for split, rows in splits.items():
         for piece in writer.missing(split):
             writer.write(piece, {name: value[piece.start : piece.stop] for name, value in rows.items()})
+    # Just written: who opens the bank later compares checksums.
     return FeatureBank(path, verify=False)
