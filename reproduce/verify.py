@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from .accepted import digest, read_manifest
-from .aggregate import read_cells
+from .aggregate import read_cells, read_rows
+from .claims import CLAIMS, judge
 from .errors import ReproduceError
 from .files import write_atomically
-from .index import Entry, Tolerance
+from .index import Entry, Tolerance, entries
 from .paths import Output
+from .tables import ledger
 
 _EXACT = Tolerance()
 
@@ -100,8 +102,25 @@ def verify(entry: Entry, output: Output, reference: Path) -> Comparison:
     return compare(entry.id, output.csv(entry.id), accepted, entry.tolerances)
 
 
+def accepted_ledger(tier: str, reference: Path) -> str:
+    """Return the ledger of a tier by its accepted numbers, without artifacts of which these are a part only.
+
+    Args:
+        tier: the tier.
+        reference: folder of the accepted CSVs.
+    """
+    manifest = read_manifest(reference)
+    lines = []
+    for entry in entries().values():
+        origin = manifest.get(f"{tier}/{entry.id}.csv", {"missing": 1})
+        if not origin.get("missing", 0):
+            rows = read_rows(reference / tier / f"{entry.id}.csv")
+            lines += [judge(CLAIMS[claim], rows) for claim in entry.claims]
+    return ledger.as_markdown(lines, tier=tier)
+
+
 def accept(chosen: Sequence[Entry], output: Output, reference: Path, provenances: Mapping[str, Any]) -> None:
-    """Make fresh CSVs the reference, and write where they come from into the manifest.
+    """Make fresh CSVs the reference, with their figures and ledger, and write where they come from into the manifest.
 
     Args:
         chosen: the artifacts.
@@ -116,6 +135,11 @@ def accept(chosen: Sequence[Entry], output: Output, reference: Path, provenances
             raise ReproduceError(f"{fresh} does not exist; `python -m reproduce run --only {entry.id}` makes it.")
         name = f"{output.tier}/{entry.id}.csv"
         write_atomically(reference / name, fresh.read_bytes())
+        picture = output.figure(entry.id, "png")
+        # At tier smoke there is nothing to see.
+        if picture.exists() and output.tier != "smoke":
+            write_atomically(reference / output.tier / "figures" / picture.name, picture.read_bytes())
         manifest[name] = {"sha256": digest(reference / name), **provenances[entry.id]}
     content = json.dumps(dict(sorted(manifest.items())), indent=1) + "\n"
     write_atomically(reference / "manifest.json", content.encode())
+    write_atomically(reference / output.tier / "claims.md", accepted_ledger(output.tier, reference).encode())

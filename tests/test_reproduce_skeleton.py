@@ -34,7 +34,7 @@ def test_seeds_are_pinned():
     theory = {"fig01": 1, "fig03": 3, "fig04": 4, "thm1": 101, "thm2": 102, "thm3": 103, "thm4": 104}
     testbed = {"tab01": 11, "testbed": 5, "testbed_curves": 51, "testbed_chains": 52}
     images = {"imagenet": 2, "cifar10": 10, "cifar100": 12}
-    replication = {"rep_bank": 20, "replication": 21}
+    replication = {"rep_bank": 20, "replication": 21, "rep_active": 22}
     decisions = {"dec_bandits": 201, "dec_active": 202, "dec_thesis": 203, "dec_sets": 204}
     assert {**theory, **testbed, **images, **replication, **decisions} == SEEDS
 
@@ -163,6 +163,12 @@ def test_committed_references_are_those_of_the_manifest():
     assert files
     assert set(manifest) == set(files)
     assert all(manifest[name]["sha256"] == accepted.digest(path) for name, path in files.items())
+
+
+def test_committed_ledgers_are_those_of_the_committed_numbers():
+    ledgers = {path.parent.name: path.read_text() for path in REFERENCE.glob("*/claims.md")}
+    assert "replication" in ledgers
+    assert ledgers == {tier: verify.accepted_ledger(tier, REFERENCE) for tier in ledgers}
 
 
 def test_selection_by_id_and_session():

@@ -163,13 +163,11 @@ _PLACES = {
 
 
 def _claim(id_: str, statement: str, quantity: str, measure: Measure, rule: Rule) -> Claim:
-    """Return a claim; its artifact and place in the paper follow from its id."""
-    artifact = id_.split("-")[0]
+    """Return a claim; its place in the paper follows from its id."""
     return Claim(
         id=id_,
-        artifact=artifact,
         statement=statement,
-        location=_PLACES[artifact],
+        location=_PLACES[id_.partition("-")[0]],
         quantity=quantity,
         measure=measure,
         rule=rule,

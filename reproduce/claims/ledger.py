@@ -21,7 +21,6 @@ class Claim:
 
     Attributes:
         id: the artifact's id and a name.
-        artifact: the artifact whose CSV decides.
         statement: the sentence, in our words.
         location: where the paper says it.
         quantity: what is measured.
@@ -30,12 +29,16 @@ class Claim:
     """
 
     id: str
-    artifact: str
     statement: str
     location: str
     quantity: str
     measure: Callable[[Sequence[Row]], Measurement]
     rule: Rule
+
+    @property
+    def artifact(self) -> str:
+        """The id of the artifact whose CSV decides."""
+        return self.id.partition("-")[0]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -159,12 +159,10 @@ def _fewer_indices(rows: Sequence[Row]) -> Measurement:
 
 
 def _claim(id_: str, statement: str, quantity: str, measure: Callable[..., Measurement], rule: Rule) -> Claim:
-    """Return a claim; its artifact and place in the paper follow from its id."""
-    artifact = id_.split("-")[0]
-    location = {"fig05": _SECTION, "fig09": _APPENDIX}.get(artifact, "beyond the paper")
+    """Return a claim; its place in the paper follows from its id."""
+    location = {"fig05": _SECTION, "fig09": _APPENDIX}.get(id_.partition("-")[0], "beyond the paper")
     return Claim(
         id=id_,
-        artifact=artifact,
         statement=statement,
         location=location,
         quantity=quantity,

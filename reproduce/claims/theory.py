@@ -120,7 +120,6 @@ def _search_excess(rows: Sequence[Row]) -> Measurement:
 THEORY: tuple[Claim, ...] = (
     Claim(
         id="fig01-marginals",
-        artifact="fig01",
         statement="Both joint predictions agree with the uniform marginal prediction.",
         location="Section 1, Figure 1",
         quantity="largest distance of a marginal probability from 1/2",
@@ -129,7 +128,6 @@ THEORY: tuple[Claim, ...] = (
     ),
     Claim(
         id="fig01-ambiguous",
-        artifact="fig01",
         statement="With inevitable uncertainty the first label does not alter the prediction of the second.",
         location="Section 1, Figure 1",
         quantity="largest distance of P(y2 | y1) from 1/2",
@@ -138,7 +136,6 @@ THEORY: tuple[Claim, ...] = (
     ),
     Claim(
         id="fig01-insufficient",
-        artifact="fig01",
         statement="With insufficient data the first label gives all probability to the same second label.",
         location="Section 1, Figure 1",
         quantity="largest distance of P(y2 | y1) from one for equal labels, zero for others",
@@ -147,7 +144,6 @@ THEORY: tuple[Claim, ...] = (
     ),
     Claim(
         id="fig01-monte-carlo",
-        artifact="fig01",
         statement="The joint prediction averaged over samples of a Gaussian index is the exact one.",
         location="Eq. (2)",
         quantity="largest difference of a Monte Carlo probability from the exact one",
@@ -156,7 +152,6 @@ THEORY: tuple[Claim, ...] = (
     ),
     Claim(
         id="fig03-ambiguous",
-        artifact="fig03",
         statement="The marginal prediction of the first ENN does not vary with the index.",
         location="Section 3, Figure 3a",
         quantity="range of P(y = R | z) over the index",
@@ -165,7 +160,6 @@ THEORY: tuple[Claim, ...] = (
     ),
     Claim(
         id="fig03-insufficient",
-        artifact="fig03",
         statement="Integrated over the index the table of the second ENN is diagonal, with 0.5 in each diagonal entry.",
         location="Section 3, Figure 3b",
         quantity="largest distance of a cell from that",
@@ -174,7 +168,6 @@ THEORY: tuple[Claim, ...] = (
     ),
     Claim(
         id="fig04-sum",
-        artifact="fig04",
         statement="The ENN is the sum of the base network, the learnable epinet and the prior networks.",
         location="Eq. (4) and (5)",
         quantity="largest difference of an output from the sum of the parts",
@@ -183,7 +176,6 @@ THEORY: tuple[Claim, ...] = (
     ),
     Claim(
         id="fig04-stop-gradient",
-        artifact="fig04",
         statement="The features are stopped: no gradient of the epinet reaches the base network.",
         location="Eq. (4)",
         quantity="largest gradient of what the epinet adds with respect to the base",
@@ -192,7 +184,6 @@ THEORY: tuple[Claim, ...] = (
     ),
     Claim(
         id="fig04-prior",
-        artifact="fig04",
         statement="The prior network has no trainable parameters.",
         location="Section 4.1",
         quantity="trainable parameters of the prior networks",
@@ -201,7 +192,6 @@ THEORY: tuple[Claim, ...] = (
     ),
     Claim(
         id="fig04-one-pass",
-        artifact="fig04",
         statement="Many samples of the ENN need one forward pass of the base network.",
         location="Section 4.1",
         quantity="passes of the base network while the samples of one input are drawn",
@@ -210,7 +200,6 @@ THEORY: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm1-optimum",
-        artifact="thm1",
         statement="The best action earns 1, for every tau; for odd tau with the reward over its largest value.",
         location="Appendix B, Theorem 1",
         quantity="smallest optimum over tau",
@@ -219,7 +208,6 @@ THEORY: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm1-odd",
-        artifact="thm1",
         statement="With the reward as the proof has it the best action earns 1 for even tau, 1 - 1/tau^2 for odd.",
         location="Appendix B, proof of Theorem 1 (ours for odd tau)",
         quantity="largest distance of the optimum from that",
@@ -228,7 +216,6 @@ THEORY: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm1-no-better",
-        artifact="thm1",
         statement="The agent with exact marginals earns no more than a random guess.",
         location="Appendix B, Theorem 1",
         quantity="largest advantage over a random guess",
@@ -237,7 +224,6 @@ THEORY: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm1-closed-form",
-        artifact="thm1",
         statement="The agent with exact marginals earns 1 - 1/tau under the reward of the proof.",
         location="Appendix B, proof of Theorem 1",
         quantity="largest distance from that over tau",
@@ -246,7 +232,6 @@ THEORY: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm1-below-one",
-        artifact="thm1",
         statement="A random guess earns less than 1.",
         location="Appendix B, Theorem 1",
         quantity="largest reward of a random guess over tau up to 10",
@@ -255,7 +240,6 @@ THEORY: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm1-monte-carlo-marginal",
-        artifact="thm1",
         statement="Sampled labels do not help the agent with exact marginals beyond a random guess.",
         location="Appendix B, Theorem 1",
         quantity="Monte Carlo advantage over a random guess, mean over tau",
@@ -264,7 +248,6 @@ THEORY: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm1-monte-carlo-joint",
-        artifact="thm1",
         statement="Sampled labels of the joint prediction are enough to earn more than exact marginals.",
         location="Appendix B, Theorem 1",
         quantity="Monte Carlo advantage over the agent with exact marginals, mean over tau",
@@ -273,7 +256,6 @@ THEORY: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm2-bound",
-        artifact="thm2",
         statement="The shortfall of every random decision problem is at most the square root of twice the divergence.",
         location="Appendix B, Theorem 2",
         quantity="largest shortfall minus bound",
@@ -282,7 +264,6 @@ THEORY: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm2-search",
-        artifact="thm2",
         statement="Problems whose divergence a search made as small as it could stay within the bound.",
         location="Appendix B, Theorem 2",
         quantity="largest shortfall minus bound",
@@ -291,7 +272,6 @@ THEORY: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm2-sharp",
-        artifact="thm2",
         statement="A shortfall s needs a divergence of ((1 + s) ln(1 + s) + (1 - s) ln(1 - s)) / 2 or more.",
         location="Ours, sharpens Theorem 2",
         quantity="smallest divergence beyond that",
@@ -300,7 +280,6 @@ THEORY: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm2-tight",
-        artifact="thm2",
         statement="The bound is tight: no smaller constant would do.",
         location="Ours, on Theorem 2",
         quantity="largest share of the bound that a search attained",

@@ -95,7 +95,6 @@ _LOCATION = "Section 3.2, Theorem 3"
 THM3: tuple[Claim, ...] = (
     Claim(
         id="thm3-exact-outputs",
-        artifact="thm3",
         statement="The ENN of a finite BNN (an ensemble, posterior samples) says what the BNN says, index by particle.",
         location=_LOCATION,
         quantity="largest difference of an output",
@@ -104,7 +103,6 @@ THM3: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm3-exact-tables",
-        artifact="thm3",
         statement="The joint predictive distribution of a finite BNN and that of its ENN are equal.",
         location=_LOCATION,
         quantity="largest difference of a joint probability",
@@ -113,7 +111,6 @@ THM3: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm3-samples",
-        artifact="thm3",
         statement="For every kind of BNN, joint outputs sampled directly and from its ENN have one distribution.",
         location=f"{_LOCATION}, Eq. (3)",
         quantity="smallest p-value of two-sample tests, adjusted for their number",
@@ -122,7 +119,6 @@ THM3: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm3-uniform",
-        artifact="thm3",
         statement="Repeated with other samples the tests give uniform p-values, as they must for equal distributions.",
         location=f"{_LOCATION}, Eq. (3)",
         quantity="p-value of uniformity",
@@ -131,7 +127,6 @@ THM3: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm3-log-probs",
-        artifact="thm3",
         statement="For every kind of BNN, the joint log-probabilities of all combinations of labels agree.",
         location=f"{_LOCATION}, Eq. (2)",
         quantity="smallest p-value of a difference over its standard error, adjusted for their number",
@@ -140,7 +135,6 @@ THM3: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm3-power-joint",
-        artifact="thm3",
         statement="The tests can fail: with an index redrawn for each input, which keeps all marginals, they reject.",
         location="Ours, a control",
         quantity="largest p-value, adjusted for their number",
@@ -149,7 +143,6 @@ THM3: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm3-power-width",
-        artifact="thm3",
         statement="The tests can fail: with a spread that is 30 percent too large they reject.",
         location="Ours, a control",
         quantity="largest p-value, adjusted for their number",
@@ -158,7 +151,6 @@ THM3: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm3-defined",
-        artifact="thm3",
         statement="The ENN of the counter-example is defined with respect to the linear base: without shift it is it.",
         location="Appendix C",
         quantity="largest difference of an output from the base network",
@@ -167,7 +159,6 @@ THM3: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm3-bnns-at-zero",
-        artifact="thm3",
         statement="Every BNN on the linear base says zero at x = 0.",
         location="Appendix C",
         quantity="largest output there of four kinds of BNN",
@@ -176,7 +167,6 @@ THM3: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm3-enn-at-zero",
-        artifact="thm3",
         statement="The ENN of the counter-example has the variance of its shift at x = 0.",
         location="Appendix C",
         quantity="sampled variance over the square of the shift",
@@ -185,7 +175,6 @@ THM3: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm3-residual",
-        artifact="thm3",
         statement="Even the nearest linear functions miss the functions of the ENN, by what the theory says.",
         location="Appendix C (the number is ours)",
         quantity="sampled mean squared residual over the expected one",
@@ -194,7 +183,6 @@ THM3: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm3-bnn-residual",
-        artifact="thm3",
         statement="Linear functions do not miss the functions of a BNN on the linear base.",
         location="Appendix C",
         quantity="largest mean squared residual",

@@ -100,7 +100,6 @@ def _printed_error(rows: Sequence[Row]) -> Measurement:
 THM4: tuple[Claim, ...] = (
     Claim(
         id="thm4-mean",
-        artifact="thm4",
         statement="The parameter zeta that minimizes the expected loss is the posterior mean, for each dimension of z.",
         location="Appendix D (which writes eta for zeta)",
         quantity="largest relative distance after gradient descent",
@@ -109,7 +108,6 @@ THM4: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm4-closed-form",
-        artifact="thm4",
         statement="The minimizer in closed form, with the factor sigma_0 on P_0, is what gradient descent finds.",
         location="Appendix D, with our correction",
         quantity="largest relative distance of the parameters",
@@ -118,7 +116,6 @@ THM4: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm4-algorithm-1",
-        artifact="thm4",
         statement="Algorithm 1, with random indices and batches, comes to the minimizer in closed form.",
         location="Section 4.3, Algorithm 1",
         quantity="relative distance of the parameters after the longest training",
@@ -127,7 +124,6 @@ THM4: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm4-algorithm-1-joint",
-        artifact="thm4",
         statement="The joint predictions after Algorithm 1 are as good as those of the minimizer.",
         location="Section 4.3, Algorithm 1",
         quantity="divergence from the posterior's, minus that of the minimizer, in nats",
@@ -136,7 +132,6 @@ THM4: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm4-slope",
-        artifact="thm4",
         statement="The epinet's covariance converges to the posterior's with the root of the dimension of z.",
         location="Theorem 4 (the rate is ours)",
         quantity="slope of its relative error on logarithmic axes",
@@ -145,7 +140,6 @@ THM4: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm4-expected",
-        artifact="thm4",
         statement="The error of the covariance has the expected size at each dimension of z, large or small.",
         location="Ours, sharpens Theorem 4",
         quantity="measured over expected root mean square error",
@@ -154,7 +148,6 @@ THM4: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm4-wasserstein",
-        artifact="thm4",
         statement="The distance of the epinet's distribution from the posterior falls at each larger dimension.",
         location="Theorem 4",
         quantity="largest ratio of 2-Wasserstein distances from one dimension to the next",
@@ -163,7 +156,6 @@ THM4: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm4-joint",
-        artifact="thm4",
         statement="The divergence of joint predictions from the posterior's falls at each larger dimension.",
         location="Theorem 4 and Section 4.3",
         quantity="largest ratio from one dimension to the next",
@@ -172,7 +164,6 @@ THM4: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm4-marginals",
-        artifact="thm4",
         statement="At the largest dimension joint predictions lose little of what exact marginals alone would lose.",
         location="Section 4.3",
         quantity="divergence of joint predictions over that of the exact marginals",
@@ -181,7 +172,6 @@ THM4: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm4-printed",
-        artifact="thm4",
         statement="The formula that the paper prints for eta, without the factor sigma_0, is not the minimizer.",
         location="Appendix D, a correction",
         quantity="least excess of the expected loss, relative to the minimum",
@@ -190,7 +180,6 @@ THM4: tuple[Claim, ...] = (
     ),
     Claim(
         id="thm4-printed-covariance",
-        artifact="thm4",
         statement="With the printed formula the covariance does not converge to the posterior's.",
         location="Appendix D, a correction",
         quantity="least relative error of the covariance at the largest dimension",
