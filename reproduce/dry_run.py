@@ -1,20 +1,23 @@
 """What a run would take: networks, steps, operations, memory, hours and disk, without training anything."""
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tqdm import tqdm
 
 from .errors import ReproduceError
 from .index import Entry
 from .inputs import Inputs
 from .paths import Output
-from .record import Row
 from .registry import REGISTRY
-from .runner import grouped, jobs, networks_in
+from .runner import Job, grouped, jobs, networks_in
 from .seeds import SEEDS
 
 DEFAULT_TFLOPS = 50.0
 """Speed of one device: about half of what accelerators of the paper's time promise."""
 
-_HEADER = ("network", "copies", "steps", "GFLOP/step", "GB/device", "hours", "GB disk")
+_HEADER = ("copies", "steps", "GFLOP/step", "GB/device", "hours", "GB disk")
 
 
 def simulate_devices(count: int) -> None:
@@ -31,74 +34,150 @@ def simulate_devices(count: int) -> None:
         )
 
 
-def _hours(row: Row, num_devices: int, tflops: float) -> float:
-    """Return the hours that all copies of a network take."""
-    return float(row["copies"]) * float(row["steps"]) * float(row["flops"]) / (num_devices * tflops * 1e12) / 3600
+@dataclasses.dataclass(kw_only=True)
+class _Line:
+    """A line of the table: trainings of the same name, program and length."""
+
+    name: str
+    training: Any
+    copies: int
+    disk: int
+
+    def hours(self, flops: float, speed: float) -> float:
+        """Return the hours that all copies take.
+
+        Args:
+            flops: operations of a step.
+            speed: operations per second of all devices.
+        """
+        return self.copies * self.training.steps * flops / speed / 3600
 
 
-def table(rows: Sequence[Row], *, num_devices: int, tflops: float) -> str:
-    """Return the networks as a table, with sums."""
-    lines: list[tuple[str, ...]] = [_HEADER]
-    for row in rows:
-        lines.append(
-            (
-                str(row["network"]),
-                str(row["copies"]),
-                str(row["steps"]),
-                f"{float(row['flops']) / 1e9:,.3g}"
-                if float(row["flops"]) < 1e12
-                else f"{float(row['flops']) / 1e9:,.0f}",
-                f"{float(row['memory']) / 1e9:.3g}",
-                f"{_hours(row, num_devices, tflops):.3g}",
-                f"{float(row['disk']) / 1e9:.3g}",
-            )
-        )
-    hours = sum(_hours(row, num_devices, tflops) for row in rows)
-    disk = sum(float(row["disk"]) for row in rows) / 1e9
-    copies = sum(int(row["copies"]) for row in rows)
-    lines.append(("all", str(copies), "", "", "", f"{hours:.3g}", f"{disk:.3g}"))
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADER))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
+def _difference(detail: Any, other: Any) -> str:
+    """Return in what a configuration is not another one."""
+    names = [field.name for field in dataclasses.fields(detail)]
+    different = [name for name in names if getattr(detail, name) != getattr(other, name)]
+    return "".join(f", {name} {getattr(detail, name)}" for name in different)
+
+
+def _lines(trainings: Sequence[Any], num_seeds: int) -> list[_Line]:
+    """Return the lines of the table, those first that are compiled soonest."""
+    import jax
+
+    lines: dict[Any, _Line] = {}
+    first: dict[str, Any] = {}
+    for training in trainings:
+        copies = num_seeds * training.copies
+        key = (training.name, training.program, training.steps)
+        if key in lines:
+            lines[key].copies += copies
+            lines[key].disk += copies * training.disk
+            continue
+        name, origin = training.name, first.setdefault(training.name, training.detail)
+        if dataclasses.is_dataclass(origin):
+            name += _difference(training.detail, origin)
+        lines[key] = _Line(name=name, training=training, copies=copies, disk=copies * training.disk)
+    return sorted(lines.values(), key=lambda line: len(jax.tree.leaves(line.training.arguments)))
+
+
+def tabulate(
+    trainings: Sequence[Any],
+    *,
+    num_seeds: int = 1,
+    num_devices: int,
+    tflops: float,
+    progress: bool = False,
+) -> Iterator[str]:
+    """Compile each program once and yield a table of the trainings, line by line as they are known, then their sums.
+
+    Args:
+        trainings: what `plan` of an experiment returns.
+        num_seeds: how often all of it is done.
+        num_devices: number of devices.
+        tflops: operations per second of a device, in units of 10^12.
+        progress: whether to show a progress bar.
+    """
+    from .counting import count
+
+    lines = _lines(trainings, num_seeds)
+    width = max(len(name) for name in ("network", *(line.name for line in lines)))
+
+    def text(name: str, *cells: str) -> str:
+        return name.ljust(width) + "".join(cell.rjust(12) for cell in cells)
+
+    yield text("network", *_HEADER)
+    hours = 0.0
+    counted: dict[Any, Any] = {}
+    with tqdm(lines, unit="network", disable=not progress, leave=False) as bar:
+        for line in bar:
+            bar.set_description(f"compiling {line.name}")
+            program = line.training.program
+            if program not in counted:
+                counted[program] = count(line.training.step, line.training.arguments)
+            flops, memory = counted[program].flops, counted[program].memory
+            own = line.hours(flops, num_devices * tflops * 1e12)
+            hours += own
+            cells = (str(line.copies), str(line.training.steps), f"{flops / 1e9:,.{0 if flops > 1e12 else 3}f}")
+            yield text(line.name, *cells, f"{memory / 1e9:.3g}", f"{own:.3g}", f"{line.disk / 1e9:.3g}")
+    copies, disk = (sum(getattr(line, name) for line in lines) for name in ("copies", "disk"))
+    yield text("all", str(copies), "", "", "", f"{hours:.3g}", f"{disk / 1e9:.3g}")
+
+
+def _by_protocol(work: Sequence[Job]) -> list[list[list[Job]]]:
+    """Return the groups of jobs that are the same but for their seeds together."""
+    found: dict[Any, list[list[Job]]] = {}
+    for group in grouped(work):
+        parts = tuple(sorted(job.config.part for job in group))
+        key = (REGISTRY[group[0].artifact].folder(group[0].artifact), group[0].config.protocol, parts)
+        found.setdefault(key, []).append(group)
+    return list(found.values())
 
 
 def dry_run(
-    chosen: Sequence[Entry], output: Output, *, inputs: Inputs, tflops: float, say: Callable[[str], None]
-) -> str:
-    """Return in words and tables what the artifacts would train; those without networks are only named.
+    chosen: Sequence[Entry],
+    output: Output,
+    *,
+    inputs: Inputs,
+    tflops: float,
+    progress: bool,
+    say: Callable[[str], None],
+) -> None:
+    """Say in words and tables what the artifacts would train; those without networks are only named.
 
     Args:
         chosen: the artifacts.
         output: the tier, data set and preset.
         inputs: folders and options of the command line.
         tflops: operations per second of a device, in units of 10^12.
-        say: prints what is being compiled.
+        progress: whether to show a progress bar.
+        say: prints a line.
     """
     import jax
     import jax.random as jr
 
-    parts = []
     without = [entry.id for entry in chosen if not REGISTRY[entry.id].plan]
     if without:
-        parts.append(f"{', '.join(without)}: nothing is known before they run.")
-    images = [job for entry in chosen if REGISTRY[entry.id].plan for job in jobs(entry, output)]
-    for group in grouped(images):
-        artifact, folder = REGISTRY[group[0].artifact], REGISTRY[group[0].artifact].folder(group[0].artifact)
-        configs = [job.config for job in group]
-        own = networks_in(group[0].artifact, inputs, output)
-        rows = artifact.load_plan()(configs, inputs=own, key=jr.key(SEEDS[folder]), say=say)
-        kind = jax.devices()[0].platform
-        parts.append(
-            f"{folder}, seed {configs[0].seed}, data {configs[0].protocol.dataset}, on {len(jax.devices())} devices "
-            f"({kind}):\n" + table(rows, num_devices=len(jax.devices()), tflops=tflops)
+        say(f"{', '.join(without)}: nothing is known before they run.")
+    planned = [entry for entry in chosen if REGISTRY[entry.id].plan]
+    kind, num_devices = jax.devices()[0].platform, len(jax.devices())
+    for groups in _by_protocol([job for entry in planned for job in jobs(entry, output)]):
+        first = groups[0][0]
+        artifact, folder = REGISTRY[first.artifact], REGISTRY[first.artifact].folder(first.artifact)
+        own = networks_in(first.artifact, inputs, output)
+        trainings = artifact.load_plan()([job.config for job in groups[0]], inputs=own, key=jr.key(SEEDS[folder]))
+        seeds = ", ".join(str(group[0].config.seed) for group in groups)
+        say(
+            f"{folder}, seed{'s' if len(groups) > 1 else ''} {seeds}, data {first.config.protocol.dataset}, on "
+            f"{num_devices} devices ({kind}):"
         )
-    parts.append(
-        f"Operations are counted by XLA for one step on all devices, memory is that of the program as compiled for "
-        f"these devices; hours are for training alone, at {tflops:g} TFLOP/s per device (`--tflops`)."
-    )
-    return "\n\n".join(parts)
+        for line in tabulate(
+            trainings, num_seeds=len(groups), num_devices=num_devices, tflops=tflops, progress=progress
+        ):
+            say(line)
+        say("")
+    if planned:
+        say(
+            "Operations are those that XLA counts in one step on all devices; hours are for training alone, at "
+            f"{tflops:g} TFLOP/s per device (`--tflops`).\nMemory is what XLA sets aside on each device for the step, "
+            f"its state and its batch, as compiled for a {kind}; other kinds of devices need somewhat more or less."
+        )

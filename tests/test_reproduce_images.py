@@ -14,6 +14,7 @@ from epinet_eqx.bayes import dropout_mlp
 from epinet_eqx.epinet import attach
 from epinet_eqx.metrics import cost
 from epinet_eqx.networks import MLP
+from reproduce import counting
 from reproduce.claims import CLAIMS, Verdict, judge
 from reproduce.configs.images import ABLATION_ROWS, DIGITS, PAIRS, Part, Training, changed, tuned_value
 from reproduce.experiments import image_data, image_memory, image_memory_baselines, image_scores, images
@@ -170,10 +171,11 @@ def test_a_part_is_there_before_the_next_is_computed(monkeypatch):
 
 def test_a_plan_of_a_laptop_counts_all_networks():
     configs = [Part(protocol=TINY, part=part, seed=0) for part in ("bases", "epinets", "baselines")]
-    rows = images.plan(configs, inputs=Inputs(), key=jr.key(0))
+    planned = images.plan(configs, inputs=Inputs(), key=jr.key(0))
     names = ["particle 8", "epinet 8", "dropout 8 0.1", "mimo", "sngp 8 256", "het 8 15 10"]
-    assert [row["network"] for row in rows] == names
-    assert all(row["steps"] == 2 and row["flops"] > 0 for row in rows)
+    assert [own.name for own in planned] == names
+    assert all(own.steps == 2 for own in planned)
+    assert counting.count(planned[0].step, planned[0].arguments).flops > 0
 
 
 def test_other_data_run_the_same_protocol(tmp_path):

@@ -2,17 +2,23 @@
 
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding, PartitionSpec
 from PIL import Image
 
+from epinet_eqx.scale import data_mesh
+from reproduce import counting
 from reproduce.configs.image_paper import Variant, full_protocol
 from reproduce.configs.images import BaselineRecipe, Part, Training
+from reproduce.counting import Counted
+from reproduce.dry_run import tabulate
 from reproduce.errors import ReproduceError, UsageError
-from reproduce.experiments import image_scale, images
+from reproduce.experiments import image_scale, image_scale_recipes, images
 from reproduce.experiments.image_sources import open_images
 from reproduce.figures import fig07
 from reproduce.inputs import Inputs
@@ -111,13 +117,12 @@ def test_a_folder_of_images_is_trained_on(image_folder, tmp_path):
     assert base["exact"]
 
 
-@pytest.mark.long
-def test_a_plan_names_every_network_and_trains_none(tmp_path):
+def test_a_plan_names_every_network_and_trains_none():
     protocol = dataclasses.replace(TINY, dataset="digits", ablation=(("index dimension", (3,)),))
-    rows = images.plan(
+    trainings = images.plan(
         parts_of(protocol, "bases", "ensembles", "epinets", "baselines", "ablation"), inputs=Inputs(), key=jr.key(0)
     )
-    assert [(row["network"], row["copies"]) for row in rows] == [
+    assert [(training.name, training.copies) for training in trainings] == [
         ("particle 0", 2),
         ("epinet 8", 1),
         ("dropout", 1),
@@ -127,8 +132,72 @@ def test_a_plan_names_every_network_and_trains_none(tmp_path):
         ("epinet 8", 1),
     ]
     # The digits without the examples that are held out, once, in batches of 8.
-    assert {row["steps"] for row in rows} == {(1437 - 8) // 8}
-    assert all(row["flops"] > 1e5 and row["memory"] > 0 and row["disk"] > 0 for row in rows)
+    assert {training.steps for training in trainings} == {(1437 - 8) // 8}
+    # Nothing is there but shapes.
+    leaves = jax.tree.leaves([training.arguments for training in trainings])
+    assert all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves)
+    # Weights, momentum and running values of the smallest network, and outputs of ten classes.
+    network, state = image_scale_recipes.FAMILIES["cifar_resnet"](8, 10, in_channels=1, key=jr.key(0))
+    weights, values = (
+        sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(t, eqx.is_array))) for t in (network, state)
+    )
+    outputs = 10 * (8 + 360 + 10 * protocol.num_augmented)
+    assert trainings[0].disk == pytest.approx(4 * (2 * weights + values + outputs), abs=100)
+
+
+@pytest.mark.long
+def test_every_planned_step_compiles():
+    protocol = dataclasses.replace(TINY, dataset="digits", ablation=(("index dimension", (3,)),))
+    parts = parts_of(protocol, "bases", "epinets", "baselines", "ablation")
+    trainings = images.plan(parts, inputs=Inputs(), key=jr.key(0))
+    lines = list(tabulate(trainings, num_devices=4, tflops=1.0))
+    assert len(lines) == 9
+    operations = {line.split()[0]: float(line.split()[-4].replace(",", "")) for line in lines[1:-1]}
+    assert min(operations.values()) > 0
+    # Networks of one size on one batch: no device does the work of another.
+    for name in ("mimo", "sngp", "het"):
+        assert operations[name] == pytest.approx(operations["dropout"], rel=0.5)
+
+
+def test_a_dry_run_counts_each_program_once(monkeypatch):
+    protocol = dataclasses.replace(
+        TINY, dataset="digits", ablation=(("matched prior scale", (0.0, 2.0)), ("index dimension", (3,)))
+    )
+    trainings = images.plan(parts_of(protocol, "ensembles", "ablation"), inputs=Inputs(), key=jr.key(0))
+    asked = []
+
+    def count(step, arguments):
+        asked.append(arguments)
+        return Counted(flops=3.6e15, memory=2_500_000_000)
+
+    monkeypatch.setattr("reproduce.counting.count", count)
+    lines = list(tabulate(trainings, num_seeds=3, num_devices=4, tflops=100.0))
+    assert lines[0].split() == ["network", "copies", "steps", "GFLOP/step", "GB/device", "hours", "GB", "disk"]
+    rows = {line[: lines[0].index(" copies")].strip(): line[lines[0].index(" copies") :].split() for line in lines}
+    # Scales of priors are values: three epinets are one program. Another index dimension is another one.
+    assert [len(asked), list(rows)] == [3, ["network", "epinet 8", "epinet 8, index_dim 3", "particle 0", "all"]]
+    assert rows["epinet 8"][:4] == ["9", "178", "3,600,000", "2.5"]
+    assert float(rows["epinet 8"][4]) == pytest.approx(9 * 178 * 3.6e15 / 400e12 / 3600, rel=1e-2)
+    assert float(rows["particle 0"][4]) == pytest.approx(6 * 178 * 3.6e15 / 400e12 / 3600, rel=1e-2)
+    assert (rows["all"][0], float(rows["all"][1])) == ("18", pytest.approx(18 * 178 * 9 / 3600, rel=1e-2))
+
+
+def test_operations_and_memory_are_those_of_the_program():
+    mesh = data_mesh()
+    x = jax.ShapeDtypeStruct((400, 300), jnp.float32, sharding=NamedSharding(mesh, PartitionSpec("data")))
+    w = jax.ShapeDtypeStruct((300, 200), jnp.float32, sharding=NamedSharding(mesh, PartitionSpec()))
+    found = counting.count(lambda w, x: (w, x @ w), (w, x))
+    assert found.flops == pytest.approx(2 * 400 * 300 * 200)
+    # The weights, which stay, and a quarter of input and output.
+    assert found.memory == pytest.approx(4 * (300 * 200 + 100 * 300 + 100 * 200), rel=1e-3)
+
+
+def test_an_option_that_xla_does_not_know_is_left_out(monkeypatch):
+    monkeypatch.setitem(counting._QUICK, "xla_no_such_option", True)
+    assert counting.count(lambda x: (x + x,), (jax.ShapeDtypeStruct((8,), jnp.float32),)).flops == 8
+    monkeypatch.setitem(counting._QUICK, "xla_backend_optimization_level", "much")
+    with pytest.raises(jax.errors.JaxRuntimeError, match="much"):
+        counting.count(lambda x: (x + x,), (jax.ShapeDtypeStruct((8,), jnp.float32),))
 
 
 def test_a_batch_must_be_divisible():
@@ -147,6 +216,11 @@ def test_a_batch_must_be_divisible():
         ("imagenet", "missing", "must be a folder that exists"),
         ("imagenet", "empty", "must hold a folder train; .* holds nothing. Expected ImageNet"),
         ("imagenet", "folder", "must hold the 1000 classes of ImageNet; .* holds 2"),
+        (
+            "imagenet",
+            "part",
+            "must hold the 1281167 training and 50000 validation images of ImageNet; .* 1000 and 1000",
+        ),
         ("folder", "uneven", "must have the same classes in both splits; .* dog in one only"),
         ("folder", "flat", "one folder per class"),
     ],
@@ -161,6 +235,11 @@ def test_bad_data_folders_are_told_apart(dataset, make, words, tmp_path, request
         folder = request.getfixturevalue("image_folder")
     if make == "uneven":
         (folder / "val" / "dog").rename(folder / "dog")
+    if make == "part":
+        for split in ("train", "val"):
+            for label in range(1000):
+                (folder / split / f"n{label:08}").mkdir(parents=True)
+                (folder / split / f"n{label:08}" / "1.JPEG").touch()
     if make == "flat":
         (folder / "train").mkdir()
         (folder / "val").mkdir()

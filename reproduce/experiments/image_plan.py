@@ -1,4 +1,4 @@
-"""What a protocol would train: the programs are compiled for the devices there are, and counted instead of run."""
+"""What a protocol would train: each step as a function and the shapes of its arguments, listed instead of run."""
 
 import dataclasses
 from collections.abc import Callable
@@ -8,8 +8,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-from ..record import Row
 
 
 def is_shape(leaf: Any) -> bool:
@@ -26,22 +24,41 @@ def num_bytes(tree: Any) -> int:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Counted:
-    """What XLA says of one step: operations of all devices together, and bytes that each device needs."""
+class Planned:
+    """A training that was asked for.
 
-    flops: float
-    memory: int
+    Attributes:
+        name: what is trained.
+        step: one step as a function of arrays; what it returns first replaces its first argument.
+        arguments: arrays or their shapes, with the way they are placed.
+        steps: number of steps.
+        copies: how many such networks there are.
+        disk: bytes that stay on the disk of each.
+        detail: what tells it from others of the same name.
+    """
+
+    name: str
+    step: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    steps: int
+    copies: int
+    disk: int
+    detail: Any
+
+    @property
+    def program(self) -> Any:
+        """What the compiled step depends on: programs that differ in values only are the same."""
+        shapes = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(self.arguments))
+        samples = getattr(self.detail, "num_index_samples", None)
+        return self.name.split()[0], jax.tree.structure(self.arguments), shapes, samples
 
 
 class Planner:
-    """Compiles the training steps that a protocol needs, each shape of it once, and keeps a list of them."""
+    """Keeps a list of the trainings that a protocol asks for, each once."""
 
-    def __init__(self, say: Callable[[str], None] = lambda words: None):
-        """Initialize without entries; `say` is told what is being compiled."""
-        self.rows: list[Row] = []
-        self._say = say
-        self._counted: dict[Any, Counted] = {}
-        self._names: dict[Any, None] = {}
+    def __init__(self):
+        """Initialize without entries."""
+        self.trainings: list[Planned] = []
 
     def add(
         self,
@@ -55,53 +72,28 @@ class Planner:
         outputs: int = 0,
         detail: Any = None,
     ) -> None:
-        """Count a training.
+        """Take a training into the list, unless it is there.
 
         Args:
-            name: what is trained.
-            step: one step as a function of arrays; what it returns first replaces its first argument.
-            arguments: arrays or their shapes, with the way they are placed.
-            steps: number of steps.
-            copies: how many such networks there are.
-            kept: what stays on the disk of each.
+            name: see `Planned`, as for those that follow.
+            step: see there.
+            arguments: see there.
+            steps: see there.
+            copies: see there.
+            kept: arrays that stay on the disk of each.
             outputs: further bytes on the disk for each: what is computed with it.
-            detail: what tells it from others of the same name; the same network is counted once.
+            detail: see `Planned`.
         """
-        if (name, detail) in self._names:
+        if any((known.name, known.detail) == (name, detail) for known in self.trainings):
             return
-        self._names[name, detail] = None
-        # Programs that differ in values only are the same.
-        shapes = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(arguments))
-        key = (name.split()[0], jax.tree.structure(arguments), shapes, getattr(detail, "num_index_samples", None))
-        if key not in self._counted:
-            self._say(f"compiling the training step of {name}")
-            self._counted[key] = _count(step, arguments)
-        counted = self._counted[key]
-        self.rows.append(
-            {
-                "network": name,
-                "copies": copies,
-                "steps": steps,
-                "flops": counted.flops,
-                "memory": counted.memory,
-                "disk": copies * (num_bytes(kept) + outputs),
-            }
+        self.trainings.append(
+            Planned(
+                name=name,
+                step=step,
+                arguments=arguments,
+                steps=steps,
+                copies=copies,
+                disk=num_bytes(kept) + outputs,
+                detail=detail,
+            )
         )
-
-
-def _count(step: Callable[..., Any], arguments: tuple[Any, ...]) -> Counted:
-    """Compile one step for the devices that its arguments are placed on, and return what XLA counts."""
-    lowered = jax.jit(step, donate_argnums=0).lower(*arguments)
-    # Simulated devices run nothing: their machine code need not be fast, which is what takes a compiler so long.
-    quick = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-    compiled = lowered.compile(quick if jax.default_backend() == "cpu" else None)
-    devices = max((len(leaf.sharding.device_set) for leaf in jax.tree.leaves(arguments) if leaf.sharding), default=1)
-    analysis: Any = compiled.cost_analysis() or {}
-    # Some platforms return one dictionary per device program.
-    analysis = analysis[0] if isinstance(analysis, list) else analysis
-    memory: Any = compiled.memory_analysis()
-    needed = 0
-    if memory is not None:
-        parts = ("argument_size_in_bytes", "output_size_in_bytes", "temp_size_in_bytes")
-        needed = sum(getattr(memory, part) for part in parts) - memory.alias_size_in_bytes
-    return Counted(flops=devices * float(analysis.get("flops", 0.0)), memory=int(needed))

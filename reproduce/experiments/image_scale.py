@@ -9,28 +9,25 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax.sharding import NamedSharding, PartitionSpec
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from epinet_eqx import AbstractENN, load, named_keys, save
 from epinet_eqx.bayes import Deterministic
 from epinet_eqx.data import AugmentedDyads, FeatureBank, Loader, Source
 from epinet_eqx.indices import ParticleIndex
-from epinet_eqx.losses import Batch, CrossEntropy
-from epinet_eqx.networks import AbstractNetwork, cifar_resnet, resnet_v1, resnet_v2, with_statistics
+from epinet_eqx.losses import Batch
+from epinet_eqx.networks import AbstractNetwork, with_statistics
 from epinet_eqx.scale import (
     AbstractObjective,
     Checkpoints,
     EpistemicObjective,
     JsonlMetrics,
     StatefulObjective,
-    cosine_schedule,
     data_mesh,
     init_scale_state,
     make_train_step,
-    step_schedule,
     train,
 )
 
@@ -38,90 +35,12 @@ from ..configs.images import EpinetRecipe, Training
 from ..errors import ReproduceError
 from .image_agents import Agent, Seed
 from .image_plan import Planner, is_shape
+from .image_scale_outputs import CHUNK, TAU, DrawnSource, StoredOutputs, stored_batches
+from .image_scale_recipes import FAMILIES, loss_of, optimizer_of
 from .image_sources import Facts, Images, Prepared, Shares, known_facts, open_images, share, sizes_of
 
-_TAU = 10
-# Images that are evaluated at a time: pairs and groups of `_TAU` are never cut.
-_CHUNK = 500
 # A training leaves so many checkpoints, one after the other; a crash loses no more than the way from the last one.
 _NUM_CHECKPOINTS = 30
-
-# The "ResNet-18" of the paper has two blocks per group.
-_CIFAR_DEPTHS: dict[int, int] = {18: 14}
-
-
-def _cifar_resnet(size: int, *args: Any, **options: Any) -> Any:
-    """Return a ResNet of small images as the authors' code has it."""
-    return cifar_resnet(_CIFAR_DEPTHS.get(size, size), *args, padding="same", **options)
-
-
-_FAMILIES: dict[str, Callable[..., Any]] = {
-    "cifar_resnet": _cifar_resnet,
-    "resnet_v1": resnet_v1,
-    "resnet_v2": resnet_v2,
-}
-
-
-class StoredOutputs(AbstractENN):
-    """An ensemble whose outputs were computed before: they are its input, one row per particle."""
-
-    index: ParticleIndex
-
-    def embed(self, x: Float[Array, "particles classes"]) -> Float[Array, "particles classes"]:
-        """Return the outputs."""
-        return x
-
-    def head(self, embedding: Float[Array, "particles classes"], z: Int[Array, ""]) -> Float[Array, " classes"]:
-        """Return the output of one particle."""
-        return embedding[z]
-
-    def heads(
-        self, embedding: Float[Array, "particles classes"], zs: Int[Array, " samples"]
-    ) -> Float[Array, "samples classes"]:
-        """Return the outputs of many particles."""
-        return embedding[zs]
-
-
-class DrawnSource:
-    """The draws of augmented dyadic batches, one after the other."""
-
-    def __init__(self, dyads: AugmentedDyads, num_groups: int):
-        """Initialize with the batches, and how many of them to take."""
-        self.dyads = dyads
-        self.num_groups = min(num_groups, len(dyads))
-        self._group = ft.lru_cache(maxsize=64)(dyads.__getitem__)
-
-    def __len__(self) -> int:
-        return _TAU * self.num_groups
-
-    def __getitem__(self, position: int) -> dict[str, Any]:
-        """Return one draw."""
-        group = self._group(position // _TAU)
-        return {name: value[position % _TAU] for name, value in group.items()}
-
-    def describe(self, position: int) -> str:
-        """Return what an error message calls one draw."""
-        return self.dyads.describe(position // _TAU)
-
-
-def loss_of(training: Training) -> CrossEntropy:
-    """Return the loss that a training stands for."""
-    return CrossEntropy(l2=training.l2, label_smoothing=training.label_smoothing)
-
-
-def optimizer_of(training: Training, num_train: int) -> tuple[optax.GradientTransformation, int]:
-    """Return the optimizer that a training stands for, and its number of steps."""
-    steps = max(1, training.epochs * num_train // training.batch_size)
-    warmup = min(steps - 1, training.warmup_epochs * num_train // training.batch_size)
-    rate: Any = training.learning_rate
-    if training.schedule == "cosine":
-        rate = cosine_schedule(rate, steps, warmup_steps=warmup)
-    elif training.schedule == "steps":
-        bounds = {steps * part // 9 for part in (3, 6, 8)}
-        rate = step_schedule(rate, sorted(bound for bound in bounds if bound > warmup), warmup_steps=warmup)
-    if training.optimizer == "adam":
-        return optax.adam(rate), steps
-    return optax.sgd(rate, momentum=0.9, nesterov=True), steps
 
 
 def _on_first_device(tree: Any) -> Any:
@@ -186,7 +105,7 @@ class ScaleBackend:
         images, shares = self.images, self.shares
         dyads = AugmentedDyads(
             shares.test,
-            tau=_TAU,
+            tau=TAU,
             decode=images.decode,
             transforms=images.perturb,
             normalization=images.normalization,
@@ -216,12 +135,12 @@ class ScaleBackend:
 
     def batches(self, split: str) -> Iterator[Batch]:
         """Yield the images of a split."""
-        with self.loader(self._splits[split], _CHUNK) as loader:
+        with self.loader(self._splits[split], CHUNK) as loader:
             yield from loader
 
     def make(self, size: int, *args: Any, family: str = "", key: PRNGKeyArray, **options: Any) -> Any:
         """Return a network of a size, and its state."""
-        make = _FAMILIES[family or self.seed.protocol.networks]
+        make = FAMILIES[family or self.seed.protocol.networks]
         return make(size, *args, in_channels=options.pop("in_channels", self.image_shape[0]), **options, key=key)
 
     def train(
@@ -322,7 +241,7 @@ class ScaleBackend:
     def _one(self, name: str, size: int, *, copies: int = 1, key: PRNGKeyArray) -> AbstractNetwork:
         """Return one trained network, with its running statistics fixed."""
         training = self.seed.protocol.training
-        counts = (*sizes_of(self.seed.protocol, self.facts)[1:], _TAU * self.seed.protocol.num_augmented)
+        counts = (*sizes_of(self.seed.protocol, self.facts)[1:], TAU * self.seed.protocol.num_augmented)
         network, state = self.train(
             name,
             lambda key: self.make(size, self.num_classes, key=key),
@@ -361,20 +280,10 @@ class ScaleBackend:
                 return trained(x), jnp.zeros(0)
 
             FeatureBank.build(
-                embed, self._splits, folder, batch_size=_CHUNK, batches_per_shard=1, num_threads=self._threads()
+                embed, self._splits, folder, batch_size=CHUNK, batches_per_shard=1, num_threads=self._threads()
             )
             (folder / "done").touch()
-        return FeatureBank.open(folder, verify=False)
-
-    def _stored(self, banks: Sequence[FeatureBank]) -> Callable[[str], Iterator[Batch]]:
-        """Return how the outputs of several networks are read, side by side."""
-
-        def read(split: str) -> Iterator[Batch]:
-            for start in range(0, banks[0].splits[split], _CHUNK):
-                parts = [bank.as_batch(split, start=start, stop=start + _CHUNK) for bank in banks]
-                yield Batch(np.stack([part.x["logits"] for part in parts], axis=1), parts[0].y, parts[0].i)
-
-        return read
+        return FeatureBank.open(folder)
 
     def _agent(self, name: str, size: int, networks: dict[str, Callable[[], AbstractNetwork]], depth: int) -> Agent:
         """Return an agent whose outputs are stored."""
@@ -383,7 +292,9 @@ class ScaleBackend:
             return Agent(name=name, size=size, enn=counted, batches=self.batches, counted=counted, copies=len(networks))
         banks = [self._bank(key, depth, network) for key, network in networks.items()]
         enn = StoredOutputs(ParticleIndex(len(banks)))
-        return Agent(name=name, size=size, enn=enn, batches=self._stored(banks), counted=counted, copies=len(networks))
+        return Agent(
+            name=name, size=size, enn=enn, batches=stored_batches(banks), counted=counted, copies=len(networks)
+        )
 
     def alone(self, size: int, network: AbstractNetwork) -> Agent:
         """Return the base network of a size as an agent."""

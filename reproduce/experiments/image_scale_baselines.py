@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from epinet_eqx import AbstractENN, named_keys
@@ -26,7 +27,8 @@ from epinet_eqx.networks import ImageConv, with_statistics
 from epinet_eqx.scale import AbstractObjective, StatefulObjective, TrunkObjective
 
 from ..configs.images import Training
-from .image_scale import ScaleBackend, loss_of
+from .image_scale import ScaleBackend
+from .image_scale_recipes import loss_of
 from .image_sources import Prepared
 
 _GRAM_BATCH = 500
@@ -37,11 +39,13 @@ class MIMOObjective(AbstractObjective):
 
     inner: StatefulObjective
     num_repeats: int = eqx.field(static=True)
+    mesh: Mesh = eqx.field(static=True)
 
-    def __init__(self, loss: AbstractLoss, num_repeats: int):
-        """Initialize with the loss of one member, and the number of pairs per example."""
+    def __init__(self, loss: AbstractLoss, num_repeats: int, mesh: Mesh):
+        """Initialize with the loss of one member, the number of pairs per example, and the mesh that has the batch."""
         self.inner = StatefulObjective(MIMOLoss(loss))
         self.num_repeats = num_repeats
+        self.mesh = mesh
 
     def __call__(
         self, model: PyTree, model_state: PyTree, batch: Batch, *, key: PRNGKeyArray
@@ -49,6 +53,8 @@ class MIMOObjective(AbstractObjective):
         """Return the mean loss and the new statistics."""
         pair_key, inner_key = named_keys(key, "pairs", "inner")
         pairs = mimo_batch(batch, num_repeats=self.num_repeats, key=pair_key)
+        # Drawn from all of the batch, pairs belong to no device: without a word each device would have all of them.
+        pairs = jax.lax.with_sharding_constraint(pairs, NamedSharding(self.mesh, PartitionSpec("data")))
         return self.inner(model, model_state, pairs, key=inner_key)
 
     def evaluate(self, model: PyTree, model_state: PyTree, batch: Batch, *, key: PRNGKeyArray) -> dict[str, Array]:
@@ -87,7 +93,7 @@ def _mimo(backend: ScaleBackend, key: PRNGKeyArray) -> AbstractENN:
     network, state = backend.train(
         "mimo",
         lambda key: backend.make(size, 2 * backend.num_classes, family=family, in_channels=channels, key=key),
-        MIMOObjective(loss_of(training), recipe.mimo_repeats),
+        MIMOObjective(loss_of(training), recipe.mimo_repeats, backend.mesh),
         training,
         place=[size, recipe],
         key=key,

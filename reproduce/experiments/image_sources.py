@@ -192,6 +192,12 @@ def _folder(name: str) -> Callable[..., Images]:
                 f"`--data-dir` must hold the 1000 classes of ImageNet; {path} holds {train.num_classes}. "
                 "`--dataset folder` takes any number."
             )
+        known = FACTS["imagenet"]
+        if name == "imagenet" and (len(train), len(test)) != (known.num_train, known.num_test):
+            raise ReproduceError(
+                f"`--data-dir` must hold the {known.num_train} training and {known.num_test} validation images of "
+                f"ImageNet; {path} holds {len(train)} and {len(test)}. `--dataset folder` takes any number."
+            )
         facts = Facts(len(train), len(test), train.num_classes, (3, size, size))
         return Images(
             train=train,

@@ -17,7 +17,7 @@ from ..record import Row
 from .image_agents import Agent, Backend, Seed
 from .image_lab import BASELINES, Lab
 from .image_memory import MemoryBackend
-from .image_plan import Planner
+from .image_plan import Planned, Planner
 from .image_scale import ScaleBackend
 from .image_scores import is_finite, joined, score
 
@@ -188,11 +188,9 @@ def run(configs: Sequence[Part], *, inputs: Inputs = NOTHING, key: PRNGKeyArray)
         yield [{"part": config.part, **row} for row in _PARTS[config.part](lab)]
 
 
-def plan(
-    configs: Sequence[Part], *, inputs: Inputs, key: PRNGKeyArray, say: Callable[[str], None] = lambda words: None
-) -> list[Row]:
+def plan(configs: Sequence[Part], *, inputs: Inputs, key: PRNGKeyArray) -> list[Planned]:
     """Return what the parts of one seed would train: the same agents are asked for, and nothing is trained."""
-    planner = Planner(say)
+    planner = Planner()
     lab = _lab(configs[0], inputs, key, planner)
     for config in configs:
         if config.part == "ablation":
@@ -205,4 +203,4 @@ def plan(
             agents = _agents(lab, config.part) if config.part in _FAMILIES else iter(())
         for _ in agents:
             pass
-    return planner.rows
+    return planner.trainings

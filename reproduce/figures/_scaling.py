@@ -52,7 +52,7 @@ def scaling_figure(rows: Rows, agents: Sequence[str], cost: str) -> Figure:
     return figure
 
 
-def add_legend(figure: Figure, ax: Axes) -> None:
-    """Put the legend of a panel above the figure."""
+def add_legend(figure: Figure, ax: Axes, *, columns: int = 7) -> None:
+    """Put the legend of a panel above the figure, in so many columns at most."""
     handles, names = ax.get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper center", ncols=min(len(names), 7))
+    figure.legend(handles, names, loc="outside upper center", ncols=min(len(names), columns))

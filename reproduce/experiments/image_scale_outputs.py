@@ -1,0 +1,72 @@
+"""What is evaluated at scale: outputs of particles that were computed before, and draws of augmented batches."""
+
+import functools as ft
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from epinet_eqx import AbstractENN
+from epinet_eqx.data import AugmentedDyads, FeatureBank
+from epinet_eqx.indices import ParticleIndex
+from epinet_eqx.losses import Batch
+
+TAU = 10
+"""Number of labels that are predicted together."""
+
+CHUNK = 500
+"""Images that are evaluated at a time: pairs and groups of `TAU` are never cut."""
+
+
+class StoredOutputs(AbstractENN):
+    """An ensemble whose outputs were computed before: they are its input, one row per particle."""
+
+    index: ParticleIndex
+
+    def embed(self, x: Float[Array, "particles classes"]) -> Float[Array, "particles classes"]:
+        """Return the outputs."""
+        return x
+
+    def head(self, embedding: Float[Array, "particles classes"], z: Int[Array, ""]) -> Float[Array, " classes"]:
+        """Return the output of one particle."""
+        return embedding[z]
+
+    def heads(
+        self, embedding: Float[Array, "particles classes"], zs: Int[Array, " samples"]
+    ) -> Float[Array, "samples classes"]:
+        """Return the outputs of many particles."""
+        return embedding[zs]
+
+
+class DrawnSource:
+    """The draws of augmented dyadic batches, one after the other."""
+
+    def __init__(self, dyads: AugmentedDyads, num_groups: int):
+        """Initialize with the batches, and how many of them to take."""
+        self.dyads = dyads
+        self.num_groups = min(num_groups, len(dyads))
+        self._group = ft.lru_cache(maxsize=64)(dyads.__getitem__)
+
+    def __len__(self) -> int:
+        return TAU * self.num_groups
+
+    def __getitem__(self, position: int) -> dict[str, Any]:
+        """Return one draw."""
+        group = self._group(position // TAU)
+        return {name: value[position % TAU] for name, value in group.items()}
+
+    def describe(self, position: int) -> str:
+        """Return what an error message calls one draw."""
+        return self.dyads.describe(position // TAU)
+
+
+def stored_batches(banks: Sequence[FeatureBank]) -> Callable[[str], Iterator[Batch]]:
+    """Return how the outputs of several networks are read, side by side."""
+
+    def read(split: str) -> Iterator[Batch]:
+        for start in range(0, banks[0].splits[split], CHUNK):
+            parts = [bank.as_batch(split, start=start, stop=start + CHUNK) for bank in banks]
+            yield Batch(np.stack([part.x["logits"] for part in parts], axis=1), parts[0].y, parts[0].i)
+
+    return read
