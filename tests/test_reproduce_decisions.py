@@ -10,7 +10,16 @@ import pytest
 
 from epinet_eqx import named_keys
 from reproduce.claims import CLAIMS, Verdict, judge
-from reproduce.configs.decisions import ACQUISITIONS, ActiveLearning, BanditOf, Bandits, BanditSize, Sets, Thesis
+from reproduce.configs.decisions import (
+    ACQUISITIONS,
+    ActiveLearning,
+    BanditOf,
+    Bandits,
+    BanditSize,
+    Sets,
+    Thesis,
+    bandit_variants,
+)
 from reproduce.configs.testbed import variant_of
 from reproduce.experiments import active, bandits, decision_agents, sets, thesis
 from reproduce.figures import dec_active, dec_bandits, dec_sets, dec_thesis
@@ -227,3 +236,28 @@ def test_sets_earn_no_more_than_the_truth():
     for row in rows:
         assert max(row["joint"], row["marginal"], row["exact"], row["random"]) <= row["truth"] + 1e-6
         assert 1 - math.exp(-1) <= row["ratio"] <= 1 + 1e-6
+
+
+def test_rules_that_never_get_there_are_not_compared():
+    needed = [
+        {"row": "needed", "acquisition": name, "seed": seed, "labels": math.inf, "budget": 100}
+        for name in ("uniform", "bald")
+        for seed in range(3)
+    ]
+    assert math.isnan(judge(CLAIMS["dec_active-bald"], needed).measurement.value)
+    reached = [{**row, "labels": 50 + row["seed"]} if row["acquisition"] == "bald" else row for row in needed]
+    assert judge(CLAIMS["dec_active-bald"], reached).measurement.value == pytest.approx(-49)
+
+
+@pytest.mark.parametrize("label", [variant.label for variant in bandit_variants((3,), 3)])
+def test_agents_of_the_bandit_of_digits_have_a_small_decay(label):
+    (variant,) = [own for own in bandit_variants((3,), 3) if own.label == label]
+    tuned, own = decision_agents.sgd_agent(variant), decision_agents.sgd_agent(bandits.on_digits(variant))
+    assert own.decay == pytest.approx(tuned.decay / 40)
+    assert replace(own, decay=tuned.decay) == tuned
+
+
+def test_an_epinet_learns_to_read_digits():
+    config = ActiveLearning(acquisitions=("uniform",), num_runs=1, num_rounds=1, per_class=10, num_steps=300).units()
+    (rows,) = active.run(list(config.values()), key=jr.key(0))
+    assert max(row["accuracy"] for row in rows if row["row"] == "round") > 0.7

@@ -34,6 +34,7 @@ from epinet_eqx.predict import marginal_log_probs
 from ..configs.decisions import ActiveOf
 from ..configs.testbed import variant_of
 from ..record import Row
+from .bandits import on_digits
 from .decision_agents import InitialENN, knowledge_of, prior_power, sgd_agent
 
 _NUM_CLASSES = 10
@@ -72,15 +73,17 @@ def make_acquisition(config: ActiveOf) -> Acquisition:
 
 
 def all_digits() -> tuple[Array, Array]:
-    """Return all digits as vectors, and their labels."""
+    """Return all digits as vectors with standardized entries, and their labels."""
     parts = [digits("train"), digits("test")]
     x = np.concatenate([part.x for part in parts])
-    return jnp.asarray(x.reshape(len(x), -1)), jnp.asarray(np.concatenate([part.y for part in parts]))
+    x = x.reshape(len(x), -1)
+    standardized = (x - x.mean(axis=0)) / (x.std(axis=0) + 1e-6)
+    return jnp.asarray(standardized), jnp.asarray(np.concatenate([part.y for part in parts]))
 
 
 def make_learner(config: ActiveOf) -> PoolLearner:
     """Return how the testbed's epinet is trained on labels."""
-    agent = sgd_agent(variant_of("epinet"))
+    agent = sgd_agent(on_digits(variant_of("epinet")))
     total = config.per_class * _NUM_CLASSES + config.num_rounds * config.round_size
     knowledge = knowledge_of(_NUM_FEATURES, _NUM_CLASSES, _TEMPERATURE)
     return PoolLearner(
@@ -94,7 +97,7 @@ def make_learner(config: ActiveOf) -> PoolLearner:
 
 
 class Accuracy(eqx.Module):
-    """The share of held-out digits that an ENN reads right: a module, so that all rules share a program."""
+    """The share of held-out examples that an ENN gets right: a module, so that all rules share a program."""
 
     x: Float[Array, "batch features"]
     y: Int[Array, " batch"]
@@ -107,9 +110,8 @@ class Accuracy(eqx.Module):
         return jnp.mean((jnp.argmax(log_probs, axis=1) == self.y).astype(float))
 
 
-def _runs(config: ActiveOf, learner: PoolLearner, keys: Array) -> tuple[Array, Array]:
+def _runs(config: ActiveOf, learner: PoolLearner, x: Array, y: Array, keys: Array) -> tuple[Array, Array]:
     """Return the number of labels of each round, and the accuracy of each round of each run."""
-    x, y = all_digits()
     acquisition = make_acquisition(config)
 
     def one(key: PRNGKeyArray) -> tuple[Array, Array]:
@@ -152,11 +154,25 @@ def groups(configs: Mapping[str, ActiveOf]) -> list[list[str]]:
 
 def run(configs: Sequence[ActiveOf], *, key: PRNGKeyArray) -> list[list[Row]]:
     """Return for each rule the accuracy of each round of each run, and the number of labels that each run needs."""
+    return run_on(configs, *all_digits(), key=key)
+
+
+def run_on(
+    configs: Sequence[ActiveOf], x: Float[Array, "examples 64"], y: Int[Array, " examples"], *, key: PRNGKeyArray
+) -> list[list[Row]]:
+    """Return the same of any data with as many features and classes as digits have.
+
+    Args:
+        configs: the rules.
+        x: all inputs, of which each run has its own pool; the others are held out.
+        y: their labels.
+        key: random key.
+    """
     (own_key,) = named_keys(key, "runs")
     learner = make_learner(configs[0])
     found = []
     for config in configs:
-        counts, accuracies = jax.device_get(_runs(config, learner, jr.split(own_key, config.num_runs)))
+        counts, accuracies = jax.device_get(_runs(config, learner, x, y, jr.split(jr.clone(own_key), config.num_runs)))
         common: dict[str, Any] = {"acquisition": config.acquisition, "level": config.level}
         rows: list[Row] = []
         for seed in range(config.num_runs):

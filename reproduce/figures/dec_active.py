@@ -36,7 +36,7 @@ def _draw_curves(ax: Axes, rows: Rows, names: Sequence[str]) -> None:
     level = rows[0]["level"]
     ax.axhline(level, color=INK, linewidth=0.6)
     ax.set_xlabel("labels")
-    ax.set_ylabel("accuracy on held-out digits")
+    ax.set_ylabel("accuracy on held-out data")
 
 
 def _draw_needed(ax: Axes, rows: Rows, names: Sequence[str]) -> None:

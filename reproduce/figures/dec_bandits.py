@@ -24,6 +24,8 @@ _RULES = {
     "greedy": Look(color=INK, marker="x", linestyle=":", label="greedy"),
 }
 
+_SMALL = {"fontsize": 6, "title_fontsize": 6.5, "labelspacing": 0.25, "borderaxespad": 0.0}
+
 
 def _curve(ax: Axes, rows: Rows, look: dict[str, Any], *, shift: int) -> None:
     """Draw a regret curve, with a marker and an error bar at some of its points."""
@@ -91,9 +93,12 @@ def draw(rows: Rows) -> Figure:
     for ax in axes[len(panels) :]:
         ax.set_axis_off()
     last = axes[len(panels)]
-    for name, place in (("agents", "upper left"), ("rules", "lower left")):
+    # One above the other, and both a little beyond the empty panel.
+    for name, place, anchor in (("agents", "upper left", (0, 1.12)), ("rules", "lower left", (0, -0.2))):
         if name in legends:
             handles, words = legends[name].get_legend_handles_labels()
-            legend = last.legend(handles, words, loc=place, title=name, fontsize=6.5, title_fontsize=7)
+            legend = last.legend(handles, words, loc=place, bbox_to_anchor=anchor, title=name, **_SMALL)
+            # As the legend of the axes it would give way to the next one, or be drawn twice.
+            legend.remove()
             last.add_artist(legend)
     return figure
