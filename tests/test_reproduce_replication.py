@@ -20,9 +20,10 @@ from epinet_eqx.weights._naming import named_layers
 from reproduce import aggregate
 from reproduce.claims import CLAIMS, judge
 from reproduce.claims.replication import REPLICATION
-from reproduce.configs.replication import CANDIDATE, BankConfig, Networks, Piece, Recipe, Replication, Study
+from reproduce.configs.decisions import ActiveLearning
+from reproduce.configs.replication import COLD, BankConfig, Networks, Piece, Recipe, Replication, Study
 from reproduce.errors import ReproduceError
-from reproduce.experiments import replication, replication_bank
+from reproduce.experiments import replication, replication_active, replication_bank
 from reproduce.experiments.replication_human import _draw, _rank_correlation
 from reproduce.experiments.replication_images import images_of, shifts
 from reproduce.experiments.replication_lab import Lab, count_parameters
@@ -38,6 +39,7 @@ pytestmark = pytest.mark.once
 
 DATA = pathlib.Path(__file__).parents[2] / "shared" / "data"
 SMALL = {"index_dim": 2, "hidden": (4,), "epochs": 1, "batch_size": 20, "num_index_samples": 2}
+COLDER = {"standardized": True, "unit": True, "tempered_base": True, "mirrored": True}
 STUDY = Study(
     bank=BankConfig(
         networks=(
@@ -51,6 +53,8 @@ STUDY = Study(
     ),
     num_tuning=12,
     temperatures=(0.5, 1.0, 2.0),
+    cold_temperatures=(0.3, 1.0),
+    deviations=(0.5, 1.5),
     taus=(1, 10, 30),
     sample_counts=(10, 50, 1000),
     ensemble_sizes=(1, 2, 3),
@@ -58,10 +62,11 @@ STUDY = Study(
     recipes=(
         ("released", Recipe(prior_scale=4.0, **SMALL)),
         ("paper", Recipe(prior_scale=1.0, conv_scale=1.0, **SMALL)),
-        ("candidate", Recipe(prior_scale=2.0, standardized=True, **SMALL)),
+        ("strict", Recipe(prior_scale=2.0, **COLDER, **SMALL)),
+        ("cold", Recipe(prior_scale=2.0, **COLDER, **SMALL, allowance=0.02)),
     ),
     num_controls=1,
-    factors=(("prior_scale", (0.0,)), ("features", ("all",)), ("tempered_base", (True,)), ("augmented", (True,))),
+    factors=(("prior_scale", (0.0,)), ("features", ("all",)), ("mirrored", (False,)), ("augmented", (True,))),
 )
 
 
@@ -276,13 +281,29 @@ def test_error_over_pairs_does_not_fall_with_the_number_of_bases():
     assert math.isnan(mean_of([], "joint")[0])
 
 
-def test_candidate_recipe_costs_less_than_a_fifth_of_a_particle(getkey):
+def test_cold_recipe_costs_less_than_a_fifth_of_a_particle(getkey):
     example = {"logits": jnp.zeros(10), "features": jnp.zeros(64)}
-    enn = attach(stored_base, num_classes=10, index_dim=CANDIDATE.index_dim, example=example, key=getkey())
+    enn = attach(stored_base, num_classes=10, index_dim=COLD.index_dim, example=example, key=getkey())
     assert count_parameters(enn) == 2 * 14_450
     network, _ = cifar_resnet(20, key=getkey())
     particle = sum(layer.weight.size for layer in named_layers(network, "cifar").values())
     assert count_parameters(enn) < 0.2 * particle
+
+
+def test_more_allowance_gives_no_larger_joint_loss_where_it_is_chosen(rows):
+    found = {
+        recipe: [row for row in rows["epinets"] if row["recipe"] == recipe and row["kind"] == "tuned"]
+        for recipe in ("strict", "cold")
+    }
+    for strict, cold in zip(found["strict"], found["cold"], strict=True):
+        assert cold["tuning_joint"] <= strict["tuning_joint"] or strict["tuning_marginal"] > strict["tuning_limit"]
+        assert cold["tuning_marginal"] <= max(1.02 * cold["tuning_limit"], strict["tuning_marginal"]) + 1e-9
+
+
+def test_no_row_is_there_twice(rows):
+    names = ("network", "recipe", "kind", "tau", "num_samples")
+    found = [tuple(row[name] for name in names) for row in rows["epinets"]]
+    assert len(found) == len(set(found))
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -321,7 +342,7 @@ def test_epinet_without_a_prior_is_the_same_as_control_and_as_ablation(rows):
     assert control["joint"] == pytest.approx(ablation["joint"], rel=1e-4)
 
 
-@pytest.mark.parametrize("name", [name for name in REGISTRY if name.startswith("rep_") and name != "rep_bank"])
+@pytest.mark.parametrize("name", [name for name, own in REGISTRY.items() if isinstance(own.config, Replication)])
 def test_figures_and_claims_of_every_artifact(rows, name):
     config = REGISTRY[name].config
     assert isinstance(config, Replication)
@@ -348,3 +369,22 @@ def test_real_networks_are_right_about_real_images(tmp_path):
     piece = Piece(network="resnet20_00", images="test", num_images=200)
     (row,) = replication_bank.run(piece, key=jr.key(0), inputs=real)
     assert float(row["accuracy"]) > 0.88
+
+
+def test_labels_are_chosen_by_features_of_images_that_the_network_has_not_seen(monkeypatch):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 10, 4100).astype(np.int32)
+    features = (np.eye(10)[y] @ rng.standard_normal((10, 100)) + rng.standard_normal((4100, 100))).astype(np.float32)
+    asked = []
+
+    def stored(piece, *, inputs):
+        asked.append(piece)
+        return {"features": features, "y": y}
+
+    monkeypatch.setattr(replication_active, "features_of", stored)
+    small = {"num_runs": 1, "num_rounds": 1, "num_steps": 20, "num_samples": 5, "num_pool": 100, "num_targets": 5}
+    units = ActiveLearning(acquisitions=("uniform",), **small).units()
+    found = replication_active.run(list(units.values()), key=jr.key(0), inputs=Inputs())
+    assert [piece.images for piece in asked] == ["test"]
+    assert [row["labels"] for row in found[0] if row["row"] == "round"] == [10, 20]
+    assert all(0 <= row["accuracy"] <= 1 for rows in found for row in rows if row["row"] == "round")

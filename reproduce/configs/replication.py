@@ -103,6 +103,8 @@ class Recipe:
         hidden: sizes of the hidden layers.
         features: "last" for the 64 that the logits are linear in, "all" for the channel means of all groups.
         standardized: whether each feature has mean 0 and deviation 1 over the training images.
+        unit: whether each image's features are given the same length, so that an epinet is not most uncertain where
+            features are longest: there the base is right.
         tempered_base: whether the base's logits are divided by the temperature that suits them before the epinet is
             added.
         augmented: whether training images are seen a second time, augmented.
@@ -113,6 +115,9 @@ class Recipe:
         l2: strength of the L2 penalty.
         label_smoothing: total probability that is spread over all classes.
         num_index_samples: index samples per step.
+        mirrored: whether predictions are those of the epinet's odd part, whose mean is the base's output, at a scale
+            that is chosen together with the temperature.
+        allowance: by which share the marginal loss may exceed the base's where temperature and scale are chosen.
     """
 
     prior_scale: float
@@ -121,6 +126,7 @@ class Recipe:
     hidden: tuple[int, ...] = (50,)
     features: str = "last"
     standardized: bool = False
+    unit: bool = False
     tempered_base: bool = False
     augmented: bool = False
     epochs: int = 9
@@ -130,6 +136,8 @@ class Recipe:
     l2: float = 1e-4
     label_smoothing: float = 0.1
     num_index_samples: int = 5
+    mirrored: bool = False
+    allowance: float = 0.0
 
 
 RELEASED = Recipe(prior_scale=4.0)
@@ -138,21 +146,36 @@ RELEASED = Recipe(prior_scale=4.0)
 PAPER = Recipe(prior_scale=1.0, conv_scale=1.0)
 """The paper's text: both priors, at the scales of its ImageNet epinet."""
 
-CANDIDATE = Recipe(prior_scale=4.0, standardized=True, learning_rate=0.02, label_smoothing=0.0)
-"""The best of a first search on the tuning part, of one base and few training images; the ablation searches further."""
+STRICT = Recipe(
+    prior_scale=8.0,
+    standardized=True,
+    unit=True,
+    tempered_base=True,
+    learning_rate=0.02,
+    label_smoothing=0.0,
+    mirrored=True,
+)
+"""A recipe found on the tuning part of two bases: as cold as the base's marginal loss allows."""
+
+COLD = replace(STRICT, allowance=0.02)
+"""The same, where two in a hundred of the base's marginal loss may be given for the joint one."""
 
 
 FACTORS: tuple[tuple[str, tuple[Any, ...]], ...] = (
-    ("prior_scale", (0.0, 1.0, 2.0, 3.0, 8.0)),
-    ("index_dim", (5, 10, 35)),
-    ("l2", (0.0, 1e-3)),
-    ("epochs", (3, 30)),
-    ("learning_rate", (0.005, 0.1)),
-    ("label_smoothing", (0.1,)),
+    ("allowance", (0.0, 0.01, 0.05)),
+    ("mirrored", (False,)),
+    ("unit", (False,)),
     ("standardized", (False,)),
-    ("tempered_base", (True,)),
+    ("tempered_base", (False,)),
     ("features", ("all",)),
     ("augmented", (True,)),
+    ("prior_scale", (0.0, 2.0, 30.0)),
+    ("conv_scale", (1.0,)),
+    ("index_dim", (5, 35)),
+    ("l2", (0.0, 1e-3)),
+    ("epochs", (0, 30)),
+    ("learning_rate", (0.1,)),
+    ("label_smoothing", (0.1,)),
 )
 """The ablation: one factor at a time."""
 
@@ -165,44 +188,51 @@ class Study:
         bank: what is stored.
         num_tuning: test images on which everything is chosen; the others are what everything is judged by.
         temperatures: the temperatures to choose from.
+        cold_temperatures: those to choose from together with a deviation.
+        deviations: standard deviations, in nats, to choose from for the odd part of a mirrored epinet.
         taus: numbers of labels that are predicted jointly; figures compare at `tau`.
         tau: the number of labels of the figures and of every choice.
         sample_counts: numbers of indices M of the curves; figures compare at `num_samples`.
         num_samples: the number of indices M of the figures and of every choice.
-        untuned_counts: numbers of indices at temperature 1; 50 is that of the public replication.
+        tau_counts: numbers of indices of the curves over tau; 50 is that of the public replication.
         ensemble_sizes: numbers of particles of the first depth.
         num_subsets: random subsets of each size.
         recipes: the epinets by name.
         num_controls: bases, of the first depth, for controls, ablations and what follows.
-        factors: fields of the candidate recipe, and the other values that each is given.
+        factors: fields of the cold recipe, and the other values that each is given.
     """
 
     bank: BankConfig = BankConfig()
     num_tuning: int = 2000
     temperatures: tuple[float, ...] = (
-        *(0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0),
-        *(1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2.0, 2.2, 2.5),
+        *(0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65),
+        *(0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2.0, 2.2, 2.5),
     )
+    cold_temperatures: tuple[float, ...] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0)
+    deviations: tuple[float, ...] = (0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0)
     taus: tuple[int, ...] = (1, 2, 5, 10, 30, 100)
     tau: int = 10
     sample_counts: tuple[int, ...] = (10, 30, 50, 100, 300, 1000, 3000)
     num_samples: int = 1000
-    untuned_counts: tuple[int, ...] = (50, 1000)
+    tau_counts: tuple[int, ...] = (50, 1000)
     ensemble_sizes: tuple[int, ...] = (1, 3, 5, 10, 20)
     num_subsets: int = 20
-    recipes: tuple[tuple[str, Recipe], ...] = (("released", RELEASED), ("paper", PAPER), ("candidate", CANDIDATE))
+    recipes: tuple[tuple[str, Recipe], ...] = (
+        *(("released", RELEASED), ("paper", PAPER)),
+        *(("strict", STRICT), ("cold", COLD)),
+    )
     num_controls: int = 3
     factors: tuple[tuple[str, tuple[Any, ...]], ...] = FACTORS
 
     def variants(self) -> list[tuple[str, str, Recipe]]:
-        """Return the candidate recipe, and it with one factor changed: factor, value in words, recipe."""
-        recipe = dict(self.recipes)["candidate"]
+        """Return the cold recipe, and it with one factor changed: factor, value in words, recipe."""
+        recipe = dict(self.recipes)["cold"]
         changed = [
             (factor, str(value), replace(recipe, **{factor: value}))
             for factor, values in self.factors
             for value in values
         ]
-        return [("none", "candidate", recipe), *changed]
+        return [("none", "cold", recipe), *changed]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,13 +1,16 @@
 """The replication on real CIFAR-10: networks, ensembles, epinets, controls and what else is asked of them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from epinet_eqx.epinet import Epinet
+from epinet_eqx.epinet import Epinet, Mirrored
 
 from ..configs.replication import Recipe, StudyPart
 from ..inputs import Inputs
@@ -17,12 +20,17 @@ from .replication_controls import Candidates, controls
 from .replication_human import human_rows
 from .replication_lab import Lab, count_parameters, member
 from .replication_rows import Agent, Bench, Rows, averaged
+from .replication_scores import Outputs
 from .replication_shift import dyad_rows, shift_rows
 
 _AVERAGED = (
     *("temperature", "error", "marginal", "marginal_error", "joint", "joint_error"),
     *("difference", "difference_error", "tuning_marginal", "tuning_joint"),
 )
+
+
+# Images and indices that are enough for a typical deviation.
+_TYPICAL = 200
 
 
 def groups(configs: Mapping[str, StudyPart]) -> list[list[str]]:
@@ -51,9 +59,11 @@ class Session:
 
     def epinet(self, recipe: Recipe) -> Epinet:
         """Return the epinet of a recipe, trained when it is first asked for."""
-        if recipe not in self._epinets:
-            self._epinets[recipe] = member(self.lab.epinets(self.network, [recipe], [0]), 0)
-        return self._epinets[recipe]
+        # What is chosen after training makes no other epinet.
+        trained = replace(recipe, mirrored=False, allowance=0.0)
+        if trained not in self._epinets:
+            self._epinets[trained] = member(self.lab.epinets(self.network, [trained], [0]), 0)
+        return self._epinets[trained]
 
     def agent(self, recipe: Recipe, count: int, /, **known: Any) -> Agent:
         """Return the epinet of a recipe as an agent, at so many indices."""
@@ -61,7 +71,22 @@ class Session:
         base = parameters_of(self.lab.inputs, self.network)
         costs = {"parameters": base + count_parameters(enn), "particle_parameters": self.particle_parameters}
         x = self.lab.inputs_of(self.network, "test", recipe)
-        return self.bench.agent(enn, x, count, **self.known(self.network), **costs, **known)
+        known = {**self.known(self.network), **costs, **known}
+        if not recipe.mirrored:
+            agent = self.bench.agent(enn, x, count, **known)
+            return agent._replace(allowance=recipe.allowance, tag=replace(recipe, allowance=0.0))
+        unit = 1 / max(self._deviation(enn, recipe), 1e-6)
+        scales = tuple(unit * deviation for deviation in self.study.deviations)
+        agent = self.bench.agent(Mirrored(enn, unit), x, count, **known)
+        return agent._replace(scales=scales, allowance=recipe.allowance, tag=replace(recipe, allowance=0.0))
+
+    def _deviation(self, enn: Epinet, recipe: Recipe) -> float:
+        """Return the standard deviation of an epinet's odd part over indices and classes, of a typical image."""
+        x, _ = self.bench.at(self.lab.inputs_of(self.network, "test", recipe), self.lab.split.tuning[:_TYPICAL])
+        outputs = Outputs(Mirrored(enn), self.bench.indices(enn, _TYPICAL))
+        odd = np.asarray(outputs(jax.tree.map(jnp.asarray, x))) - x["logits"][:, None]
+        odd = odd - odd.mean(axis=2, keepdims=True)
+        return float(np.median(np.sqrt(np.mean(odd**2, axis=(1, 2)))))
 
     @property
     def particle_parameters(self) -> int:
@@ -112,13 +137,13 @@ def _ensembles(session: Session) -> Rows:
 
 
 def _epinets(session: Session) -> Rows:
-    """Return the epinets of every recipe: the whole grid of tau and M at the chosen temperature."""
+    """Return the epinets of every recipe: curves over tau at few and many indices, and over M."""
     study, rows = session.study, []
     for name, recipe in study.recipes:
         agent = session.agent(recipe, study.sample_counts[-1], agent="epinet", recipe=name)
-        shared = {"taus": study.taus, "base": session.network}
-        rows += session.bench.rows(agent, counts=study.sample_counts, kinds=("tuned",), **shared)
-        rows += session.bench.rows(agent, counts=study.untuned_counts, kinds=("untuned",), **shared)
+        rows += session.bench.rows(agent, taus=study.taus, counts=study.tau_counts, base=session.network)
+        others = tuple(count for count in study.sample_counts if count not in study.tau_counts)
+        rows += session.bench.rows(agent, taus=(study.tau,), counts=others, base=session.network, kinds=("tuned",))
     return rows
 
 
@@ -134,8 +159,13 @@ def _best(session: Session, candidates: Candidates) -> tuple[float, Agent]:
 def _controls(session: Session) -> Rows:
     """Return what an epinet is compared with on the same features."""
     study, rows = session.study, []
-    recipe = dict(study.recipes)["candidate"]
-    for name, build in controls(session.bench, session.network, recipe).items():
+    recipe = dict(study.recipes)["cold"]
+    crippled = {
+        "epinet without prior": replace(recipe, prior_scale=0.0, conv_scale=0.0),
+        "epinet without training": replace(recipe, epochs=0),
+    }
+    others = {name: lambda own=own: [(0.0, session.agent(own, study.num_samples))] for name, own in crippled.items()}
+    for name, build in {**others, **controls(session.bench, session.network, recipe)}.items():
         value, agent = _best(session, build())
         known = {"agent": name, **session.known(session.network), "value": value}
         rows += session.bench.rows(
@@ -148,7 +178,7 @@ def _controls(session: Session) -> Rows:
 
 
 def _ablation(session: Session) -> Rows:
-    """Return one factor at a time from the candidate recipe, at the temperature that suits each."""
+    """Return one factor at a time from the cold recipe, at the temperature that suits each."""
     study, rows = session.study, []
     for factor, value, recipe in study.variants():
         agent = session.agent(recipe, study.num_samples, agent="epinet", factor=factor, value=value)

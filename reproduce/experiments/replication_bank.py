@@ -131,7 +131,7 @@ def ensure(piece: Piece, *, inputs: Inputs) -> Path:
 
 def features_of(piece: Piece, *, inputs: Inputs) -> dict[str, np.ndarray]:
     """Return logits, features and labels of a piece, which is computed unless the bank has it."""
-    batch = FeatureBank(ensure(piece, inputs=inputs), verify=False).as_batch("images")
+    batch = FeatureBank(ensure(piece, inputs=inputs)).as_batch("images")
     found = {"logits": batch.x["logits"], "features": batch.x["features"], "y": batch.y}
     return {name: np.asarray(leaf) for name, leaf in found.items()}
 

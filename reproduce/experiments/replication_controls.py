@@ -1,4 +1,4 @@
-"""What an epinet is compared with on the same features: no prior, no index, many heads, and other posteriors."""
+"""What an epinet is compared with on the same features: no index, many heads, and other posteriors."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +22,7 @@ from epinet_eqx.training import EpochBatches, fit, fit_many
 
 from ..configs.replication import Recipe
 from .replication_bank import LAST
-from .replication_lab import Lab, member
+from .replication_lab import Lab
 from .replication_rows import Agent, Bench
 from .replication_scores import Stored
 
@@ -166,11 +166,11 @@ def controls(bench: Bench, network: str, recipe: Recipe) -> dict[str, Callable[[
     Args:
         bench: the judge.
         network: the base.
-        recipe: the epinet's recipe, for the control without a prior.
+        recipe: the epinet's recipe, whose training images these are trained on.
     """
     lab, count = bench.lab, bench.study.num_samples
     # Plain features for all of these: none has a scale that standardizing would change, but for their optimizer.
-    plain = replace(recipe, conv_scale=0.0, standardized=True, features="last", tempered_base=False)
+    plain = replace(recipe, conv_scale=0.0, standardized=True, unit=False, features="last", tempered_base=False)
     key = lab.key_of(f"{network} controls")
     head_key, heads_key, het_key, sngp_key = named_keys(key, "head", "heads", "het", "sngp")
 
@@ -180,13 +180,7 @@ def controls(bench: Bench, network: str, recipe: Recipe) -> dict[str, Callable[[
     def x() -> dict[str, np.ndarray]:
         return lab.inputs_of(network, "test", plain)
 
-    def without_prior() -> Candidates:
-        own = replace(recipe, prior_scale=0.0, conv_scale=0.0)
-        enn = member(lab.epinets(network, [own], [0]), 0)
-        return [(0.0, bench.agent(enn, lab.inputs_of(network, "test", own), count))]
-
     return {
-        "epinet without prior": without_prior,
         "deterministic head": lambda: [(0.0, _head(data(), x(), head_key))],
         "linear heads": lambda: [(float(_NUM_HEADS), _heads(data(), x(), heads_key))],
         "last-layer Laplace": lambda: _laplace(bench, data(), x(), count),

@@ -79,7 +79,8 @@ def human_rows(bench: Bench, network: str, agents: Seen) -> Rows:
     limit = bench.base(network)[0].marginal
     rows = []
     for name, agent, _ in agents:
-        temperature = bench.choose(agent, np.inf if name == "ensemble" else limit).temperature
+        chosen = bench.choose(agent, np.inf if name == "ensemble" else limit)
+        agent, temperature = chosen.agent, chosen.temperature
         x, _ = bench.at(agent.x, positions)
         found = _losses(agent.outputs, x, temperature, drawn, shares)
         wrong = found["predicted"] != labels

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools as ft
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -144,6 +145,9 @@ class Lab:
             features = (features - seen.mean(axis=0)) / (seen.std(axis=0) + 1e-6)
         if recipe.features == "last":
             features = features[:, -LAST:]
+        if recipe.unit:
+            lengths = np.linalg.norm(features, axis=1, keepdims=True)
+            features = features * np.float32(math.sqrt(features.shape[1])) / lengths
         temperature = self.base_temperature(network) if recipe.tempered_base else 1.0
         found = {"logits": piece["logits"] / np.float32(temperature), "features": features}
         if recipe.conv_scale > 0:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -25,17 +26,24 @@ class Agent(NamedTuple):
         x: its input for all test images.
         exact: whether the indices are all there are.
         known: what its rows say of it.
+        scales: scales of a mirrored epinet to choose from; none for other agents.
+        allowance: by which share its marginal loss may exceed the limit where its temperature is chosen.
+        tag: what its losses on the tuning part are remembered by; nothing is remembered of an agent without.
     """
 
     outputs: Any
     x: Any
     exact: bool
     known: dict[str, Any]
+    scales: tuple[float, ...] = ()
+    allowance: float = 0.0
+    tag: Any = None
 
 
 class Chosen(NamedTuple):
-    """A temperature, and the losses that it was chosen by."""
+    """An agent at the scale, and with the temperature, that were chosen by these losses."""
 
+    agent: Agent
     temperature: float
     marginal: float
     joint: float
@@ -48,6 +56,7 @@ class Bench:
         """Initialize with the stored features and the study."""
         self.lab = lab
         self.study = study
+        self._tried: dict[Any, list[tuple[float, float, float, float]]] = {}
 
     def indices(self, enn: AbstractENN, count: int) -> Any:
         """Return the first `count` indices, the same for all agents with the same kind of index."""
@@ -66,20 +75,31 @@ class Bench:
         return Agent(Stored(), self.lab.particles(networks, "test"), True, known)
 
     def choose(self, agent: Agent, limit: float = np.inf) -> Chosen:
-        """Return the temperature with the smallest joint loss on the tuning part.
+        """Return the temperature, and the scale, with the smallest joint loss on the tuning part.
 
         Args:
             agent: the agent.
-            limit: only temperatures count whose marginal loss on the tuning part is at most this; if there is none, the
-                one with the smallest marginal loss.
+            limit: only what leaves the marginal loss on the tuning part at or below this counts, apart from what the
+                agent is allowed; if there is nothing, what has the smallest marginal loss.
         """
+        found = self._tried.get(agent.tag) or [
+            (scale, *losses) for scale in agent.scales or (1.0,) for losses in self._at_temperatures(agent, scale)
+        ]
+        if agent.tag is not None:
+            self._tried[agent.tag] = found
+        allowed = [losses for losses in found if losses[2] <= limit * (1 + agent.allowance)]
+        # By the joint loss, which comes last, or by the marginal one.
+        best = min(allowed, key=lambda losses: losses[3]) if allowed else min(found, key=lambda losses: losses[2])
+        return Chosen(at_scale(agent, best[0]), *best[1:])
+
+    def _at_temperatures(self, agent: Agent, scale: float) -> list[tuple[float, float, float]]:
+        """Return each temperature, with the marginal and the joint loss of an agent on the tuning part."""
         study = self.study
-        first = self.first(agent, study.num_samples)
-        found = self.losses(first, self.lab.split.tuning, study.temperatures, (study.tau,), first_counts(first))
+        first = self.first(at_scale(agent, scale), study.num_samples)
+        temperatures = study.cold_temperatures if agent.scales else study.temperatures
+        found = self.losses(first, self.lab.split.tuning, temperatures, (study.tau,), first_counts(first))
         marginal, joint = found.marginal[:, -1].mean(axis=-1), found.joint[study.tau][:, -1].mean(axis=-1)
-        allowed = marginal <= limit
-        best = int(np.argmin(np.where(allowed, joint, np.inf)) if allowed.any() else np.argmin(marginal))
-        return Chosen(study.temperatures[best], float(marginal[best]), float(joint[best]))
+        return list(zip(temperatures, marginal.tolist(), joint.tolist(), strict=True))
 
     def first(self, agent: Agent, count: int) -> Agent:
         """Return the agent at its first indices only."""
@@ -141,24 +161,25 @@ class Bench:
         limit = np.inf if base is None else self.base(base)[0].marginal
         chosen = self.choose(agent, limit)
         counts = first_counts(agent) if agent.exact else counts
-        temperatures = tuple(1.0 if kind == "untuned" else chosen.temperature for kind in kinds)
-        found = self.losses(self.first(agent, counts[-1]), self.lab.split.evaluation, temperatures, taus, counts)
         rows = []
-        for number, kind in enumerate(kinds):
+        for kind in kinds:
+            own, temperature = (agent, 1.0) if kind == "untuned" else (chosen.agent, chosen.temperature)
+            found = self.losses(self.first(own, counts[-1]), self.lab.split.evaluation, (temperature,), taus, counts)
             for place, count in enumerate(counts):
                 rows += [
                     {
                         **agent.known,
                         "kind": kind,
-                        "temperature": temperatures[number],
+                        "temperature": temperature,
+                        "scale": scale_of(own),
                         "tau": tau,
                         "num_samples": count,
                         "exact": agent.exact,
-                        "error": float(found.wrong[number, place].mean()),
-                        **_named("marginal", found.marginal[number, place]),
-                        **_named("joint", found.joint[tau][number, place]),
-                        **_named("difference", found.joint[tau][number, place] - self.reference[kind, tau]),
-                        **self._beside_base(base, found.marginal[number, place]),
+                        "error": float(found.wrong[0, place].mean()),
+                        **_named("marginal", found.marginal[0, place]),
+                        **_named("joint", found.joint[tau][0, place]),
+                        **_named("difference", found.joint[tau][0, place] - self.reference[kind, tau]),
+                        **self._beside_base(base, found.marginal[0, place]),
                         "tuning_marginal": chosen.marginal,
                         "tuning_joint": chosen.joint,
                         "tuning_limit": float(limit),
@@ -170,6 +191,19 @@ class Bench:
     def _beside_base(self, base: str | None, marginal: Float[np.ndarray, " images"]) -> dict[str, float]:
         """Return by how much the marginal loss exceeds that of the base, paired by image."""
         return {} if base is None else _named("excess", marginal - self.base(base)[1])
+
+
+def at_scale(agent: Agent, scale: float) -> Agent:
+    """Return a mirrored epinet with its odd part at another scale, and other agents as they are."""
+    if not agent.scales:
+        return agent
+    where = lambda outputs: outputs.enn.scale.content  # noqa: E731
+    return agent._replace(outputs=eqx.tree_at(where, agent.outputs, jnp.asarray(scale, dtype=jnp.float32)))
+
+
+def scale_of(agent: Agent) -> float:
+    """Return the scale of a mirrored epinet; 1 for other agents."""
+    return float(agent.outputs.enn.scale.content) if agent.scales else 1.0
 
 
 def first_counts(agent: Agent) -> tuple[int, ...]:

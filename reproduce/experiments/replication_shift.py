@@ -32,7 +32,8 @@ def dyad_rows(bench: Bench, network: str, agents: Seen) -> Rows:
     draws = (TAU * pairs[:, None] + np.arange(TAU)[None, :]).reshape(-1)
     rows = []
     for name, agent, see in agents:
-        temperature = bench.choose(agent, np.inf if name == "ensemble" else limit).temperature
+        chosen = bench.choose(agent, np.inf if name == "ensemble" else limit)
+        agent, temperature = chosen.agent, chosen.temperature
         counts = (agent.x.shape[1],) if agent.exact else (agent.outputs.zs.shape[0],)
         x, y = bench.at(agent.x, images)
         plain = losses(agent.outputs, x, y, temperatures=(temperature,), taus=(TAU,), counts=counts).joint[TAU][0, 0]
@@ -70,7 +71,8 @@ def shift_rows(bench: Bench, network: str, agents: Seen) -> Rows:
     clean = lab.split.evaluation[lab.split.evaluation < count]
     rows = []
     for name, agent, see in agents:
-        temperature = bench.choose(agent, np.inf if name == "ensemble" else limit).temperature
+        chosen = bench.choose(agent, np.inf if name == "ensemble" else limit)
+        agent, temperature = chosen.agent, chosen.temperature
         x, _ = bench.at(agent.x, clean)
         inside = _scores(log_probs(agent.outputs, x, temperature))
         shifted = see("shifted")

@@ -12,9 +12,10 @@ from ..style import AGENTS
 RECIPES = {
     "released": {"color": "#7fa3dc", "marker": "v", "linestyle": ":"},
     "paper": {"color": "#4a78c4", "marker": "^", "linestyle": "-."},
-    "candidate": {"color": AGENTS["epinet"].color, "marker": "o", "linestyle": "-"},
+    "strict": {"color": "#1f4f9e", "marker": "s", "linestyle": "--"},
+    "cold": {"color": AGENTS["epinet"].color, "marker": "o", "linestyle": "-"},
 }
-"""Shades of the epinet's blue, the candidate recipe darkest."""
+"""Shades of the epinet's blue, the cold recipe darkest."""
 
 
 def look_of(agent: str) -> dict[str, Any]:

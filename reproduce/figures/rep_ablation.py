@@ -1,4 +1,4 @@
-"""The candidate epinet, one factor at a time."""
+"""The cold epinet, one factor at a time."""
 
 from matplotlib.figure import Figure
 

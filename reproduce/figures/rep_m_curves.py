@@ -27,6 +27,7 @@ def draw(rows: Rows) -> Figure:
                 f"{size}", (1.0, level), xycoords=("axes fraction", "data"), fontsize=6, va="bottom", ha="right"
             )
         ax.set_xscale("log")
+        ax.set_yscale("log")
         ax.set_title(f"ResNet-{depth}", fontsize=8)
         ax.set_xlabel("indices $M$")
     axes[0].set_ylabel(f"joint log-loss, $\\tau = {TAU}$")

@@ -2,6 +2,7 @@
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from ..over_bases import Rows, mean_of, shown, values_of
 from ._replication import RECIPES, errorbar, look_of
@@ -21,6 +22,8 @@ def _panel(ax: Axes, rows: Rows, metric: str) -> None:
         groups = [[row for row in own if row[by] == value] for value in sorted(values_of(own, by))]
         errorbar(ax, [mean_of(group, "parameters")[0] for group in groups], groups, metric, **look)
     ax.set_xscale("log")
+    # Labels between powers of ten would run into one another.
+    ax.xaxis.set_minor_formatter(NullFormatter())
 
 
 def draw(rows: Rows) -> Figure:
@@ -32,5 +35,5 @@ def draw(rows: Rows) -> Figure:
         ax.set_xlabel("parameters")
         ax.set_ylabel(words)
         ax.set_ylim(bottom=0)
-    add_legend(figure, axes[2])
+    add_legend(figure, axes[2], columns=4)
     return figure

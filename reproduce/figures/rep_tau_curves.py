@@ -39,5 +39,5 @@ def draw(rows: Rows) -> Figure:
         ax.set_title(f"epinets with $M = {count}$", fontsize=8)
         ax.set_xlabel("labels $\\tau$")
     axes[0].set_ylabel("joint log-loss per label")
-    add_legend(figure, axes[1])
+    add_legend(figure, axes[1], columns=5)
     return figure

@@ -6,9 +6,6 @@ from typing import Any
 
 from ..over_bases import Rows, mean_of, shown, values_of
 
-BEGIN, END = "<!-- numbers: begin -->", "<!-- numbers: end -->"
-"""Between these lines a page holds what `as_markdown` returns; a test compares the two."""
-
 
 def _cell(rows: Rows, metric: str) -> str:
     """Return a mean with its standard error."""
