@@ -20,6 +20,7 @@ from reproduce.aggregate import read_rows
 from reproduce.claims import CLAIMS, Claim, judge
 from reproduce.index import Entry, entries
 from reproduce.paths import REFERENCE
+from reproduce.tables import replication
 
 TIERS = [tier for tier in reversed(BEST_FIRST) if any(tier in entry.minutes for entry in entries().values())]
 
@@ -129,14 +130,51 @@ def fill_in_artifacts(markdown: str) -> str:
     return re.sub(r"<!-- artifacts: (\w+) -->", filled, markdown)
 
 
+def _measured(claim: Claim) -> str:
+    """Return what was measured for a claim, as it stands in a sentence."""
+    accepted = best_accepted(claim.artifact, REFERENCE)
+    if accepted is None:
+        return "(not accepted yet)"
+    found = judge(claim, read_rows(accepted.path)).measurement
+    sign = "\N{MINUS SIGN}" if found.value < 0 else "+"
+    return f"{sign}{abs(found.value):.3f}{_SPACE}±{_SPACE}{found.standard_error:.3f}"
+
+
+def fill_in_measurements(markdown: str) -> str:
+    """Return a page with each `<!-- measured: CLAIM -->` and `<!-- replication -->` replaced by accepted numbers."""
+
+    def measured(found: re.Match[str]) -> str:
+        if found[1] not in CLAIMS:
+            raise ValueError(f"`measured` must name a claim of the ledger; got {found[1]!r}.")
+        return _measured(CLAIMS[found[1]])
+
+    def table(found: re.Match[str]) -> str:
+        accepted = best_accepted("rep_scaling", REFERENCE)
+        if accepted is None:
+            return "(not accepted yet)"
+        numbers = replication.as_markdown(read_rows(accepted.path))
+        return '??? info "All numbers of ensembles and epinets"\n\n' + textwrap.indent(numbers, "    ")
+
+    return re.sub(r"<!-- measured: ([\w-]+) -->", measured, re.sub(r"<!-- replication -->", table, markdown))
+
+
 def loaded_from_elsewhere(page: str) -> list[str]:
     """Return the tags of a page that would fetch something from another host."""
     return [found[0] for found in _LOADED.finditer(page) if not _HARMLESS.search(found[0])]
 
 
+def on_files(files: Any, config: Any) -> Any:
+    """Add the accepted figures of the replication, which pages show as `figures/ID.png`."""
+    from mkdocs.structure.files import File
+
+    for path in sorted((REFERENCE / "replication" / "figures").glob("*.png")):
+        files.append(File.generated(config, f"figures/{path.name}", abs_src_path=str(path)))
+    return files
+
+
 def on_page_markdown(markdown: str, **kwargs: Any) -> str:
-    """Fill in the artifacts where a page asks for them."""
-    return fill_in_artifacts(markdown)
+    """Fill in artifacts and measurements where a page asks for them."""
+    return fill_in_measurements(fill_in_artifacts(markdown))
 
 
 def on_page_content(content: str, **kwargs: Any) -> str:

@@ -202,6 +202,12 @@ def _choose(arguments: argparse.Namespace) -> tuple[list[Entry], Output]:
     return chosen, Output(root=arguments.out, tier=arguments.tier, variant=variant)
 
 
+def _say(words: str) -> None:
+    """Print a line above a progress bar, at once also where it goes to a file."""
+    tqdm.write(words)
+    sys.stdout.flush()
+
+
 def _run(chosen: Sequence[Entry], output: Output, arguments: argparse.Namespace) -> int:
     """Compute what is missing, or say what that would take."""
     for name, least in (("accumulate", 1), ("loaders", 0), ("devices", 1)):
@@ -220,7 +226,14 @@ def _run(chosen: Sequence[Entry], output: Output, arguments: argparse.Namespace)
     if arguments.dry_run:
         if not arguments.tflops > 0:
             raise UsageError(f"`--tflops` must be above 0; got {arguments.tflops:g}.")
-        print(dry_run(chosen, output, inputs=inputs, tflops=arguments.tflops, say=tqdm.write))
+        dry_run(
+            chosen,
+            output,
+            inputs=inputs,
+            tflops=arguments.tflops,
+            progress=not arguments.quiet,
+            say=_say,
+        )
         return 0
     workers = arguments.workers
     if workers > 1 and output.tier == "paper" and any(REGISTRY[entry.id].plan for entry in chosen):

@@ -16,6 +16,7 @@ SEEDS: dict[str, int] = {
     "cifar100": 12,
     "rep_bank": 20,
     "replication": 21,
+    "rep_active": 22,
     "thm1": 101,
     "thm2": 102,
     "thm3": 103,

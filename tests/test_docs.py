@@ -19,6 +19,7 @@ import make_pictures  # noqa: E402
 import run_pages  # noqa: E402
 
 from reproduce.index import entries  # noqa: E402
+from reproduce.paths import REFERENCE  # noqa: E402
 
 TEXTS = {str(path.relative_to(DOCS)): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
 RUN = [page for page in TEXTS if run_pages.read_blocks(TEXTS[page])]
@@ -109,7 +110,9 @@ def test_links_lead_to_files(page):
     text = re.sub(r"```.*?```|`[^`\n]*`", "", TEXTS[page], flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         path = target.partition("#")[0]
-        assert target.startswith("https://") or not path or (DOCS / page).parent.joinpath(path).is_file(), target
+        # Accepted figures of the replication are copied where the site is built.
+        folder = REFERENCE / "replication" if path.startswith("figures/") else (DOCS / page).parent
+        assert target.startswith("https://") or not path or folder.joinpath(path).is_file(), target
 
 
 def test_every_page_is_in_the_navigation():
@@ -144,6 +147,15 @@ def test_every_artifact_is_on_the_page_of_the_paper():
     assert "<!-- artifacts" not in filled
     with pytest.raises(ValueError, match="`artifacts` must name a session of the index; got 'nothing'"):
         hooks.fill_in_artifacts("<!-- artifacts: nothing -->")
+
+
+def test_measurements_of_the_replication_are_filled_in():
+    filled = hooks.fill_in_measurements(TEXTS["replication.md"])
+    assert "<!--" not in filled
+    assert "not accepted yet" not in filled
+    assert filled.count("±") > 50
+    with pytest.raises(ValueError, match="`measured` must name a claim of the ledger; got 'nothing'"):
+        hooks.fill_in_measurements("<!-- measured: nothing -->")
 
 
 def test_pages_that_need_a_network_are_found():
