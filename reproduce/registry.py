@@ -31,6 +31,7 @@ from .configs import (
     ShortfallBound,
     Thesis,
 )
+from .configs.decisions import BanditSize
 from .configs.image_paper import DEFAULT, Variant
 from .configs.images import DIGITS, PAIRS, PAIRS_FIVE, Protocol
 from .configs.replication import BankConfig, Replication, Study
@@ -198,6 +199,19 @@ REGISTRY: dict[str, Artifact] = {
         tiers=_REPLICATION_TIERS,
     ),
     "dec_bandits": Artifact(config=Bandits(), run="bandits:run", draw="dec_bandits", groups="groups"),
+    "dec_fashion": Artifact(
+        config=Bandits(
+            bandits=("fashion",),
+            matched=(),
+            with_rules=(),
+            size=BanditSize(num_steps=1000, num_runs=10, pooling=4, batch_size=32),
+        ),
+        run="bandits_fashion:run",
+        draw="dec_bandits",
+        groups="groups",
+        reads_inputs=True,
+        tiers=_REPLICATION_TIERS,
+    ),
     "dec_active": Artifact(config=ActiveLearning(), run="active:run", draw="dec_active", groups="groups"),
     "dec_thesis": Artifact(config=Thesis(), run="thesis:run", draw="dec_thesis", groups="groups"),
     "dec_sets": Artifact(config=Sets(), run="sets:run", draw="dec_sets", groups="groups"),

@@ -22,6 +22,7 @@ SEEDS: dict[str, int] = {
     "thm3": 103,
     "thm4": 104,
     "dec_bandits": 201,
+    "dec_fashion": 205,
     "dec_active": 202,
     "dec_thesis": 203,
     "dec_sets": 204,

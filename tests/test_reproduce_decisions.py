@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from test_data_formats import idx
 
 from epinet_eqx import named_keys
 from reproduce.claims import CLAIMS, Verdict, judge
@@ -21,8 +22,10 @@ from reproduce.configs.decisions import (
     bandit_variants,
 )
 from reproduce.configs.testbed import variant_of
-from reproduce.experiments import active, bandits, decision_agents, sets, thesis
+from reproduce.errors import ReproduceError
+from reproduce.experiments import active, bandits, bandits_fashion, decision_agents, sets, thesis
 from reproduce.figures import dec_active, dec_bandits, dec_sets, dec_thesis
+from reproduce.inputs import Inputs
 from reproduce.rank_correlation import correlations, rank_correlation
 from reproduce.tiers import laptop, smoke
 
@@ -180,9 +183,13 @@ def test_runs_of_one_program_are_grouped():
 
 
 def test_matched_batches_have_the_operations_of_the_epinet():
+    size = replace(SIZE, batch_size=100)
     sizes = [
-        bandits.batch_size_of(bandit_of(variant=variant, compute="matched", size=replace(SIZE, batch_size=100)))
-        for variant in (variant_of("ensemble", num_particles=3), variant_of("ensemble", num_particles=30))
+        bandits.batch_size_of(
+            bandit_of(variant=variant_of("ensemble", num_particles=number), compute="matched", size=size),
+            bandits.find_place("neural", size),
+        )
+        for number in (3, 30)
     ]
     # An update of a particle costs the same in every ensemble.
     assert sizes[0] == pytest.approx(10 * sizes[1], rel=0.1)
@@ -247,6 +254,21 @@ def test_rules_that_never_get_there_are_not_compared():
     assert math.isnan(judge(CLAIMS["dec_active-bald"], needed).measurement.value)
     reached = [{**row, "labels": 50 + row["seed"]} if row["acquisition"] == "bald" else row for row in needed]
     assert judge(CLAIMS["dec_active-bald"], reached).measurement.value == pytest.approx(-49)
+
+
+def test_a_bandit_of_fashion_mnist_needs_its_files(tmp_path):
+    config = bandit_of(bandit="fashion", size=replace(SIZE, pooling=14))
+    with pytest.raises(ReproduceError, match="`--data-dir` must be given; expected a folder fashion-mnist"):
+        bandits_fashion.run([config], key=jr.key(0), inputs=Inputs())
+    folder = tmp_path / "fashion-mnist"
+    folder.mkdir()
+    images = np.random.default_rng(0).integers(0, 256, (20, 28, 28)).astype(np.uint8)
+    for name, array in (("images-idx3", images), ("labels-idx1", np.arange(20, dtype=np.uint8) % 10)):
+        (folder / f"t10k-{name}-ubyte").write_bytes(idx(array))
+    (rows,) = bandits_fashion.run([config], key=jr.key(0), inputs=Inputs(data_dir=tmp_path))
+    assert {row["bandit"] for row in rows} == {"fashion"}
+    assert all(0 <= row["regret"] <= SIZE.num_steps for row in rows)
+    assert dec_bandits.draw(rows).axes[0].get_title() == "Fashion-MNIST, equal updates"
 
 
 @pytest.mark.parametrize("label", [variant.label for variant in bandit_variants((3,), 3)])

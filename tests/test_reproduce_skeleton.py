@@ -35,7 +35,7 @@ def test_seeds_are_pinned():
     testbed = {"tab01": 11, "testbed": 5, "testbed_curves": 51, "testbed_chains": 52}
     images = {"imagenet": 2, "cifar10": 10, "cifar100": 12}
     replication = {"rep_bank": 20, "replication": 21, "rep_active": 22}
-    decisions = {"dec_bandits": 201, "dec_active": 202, "dec_thesis": 203, "dec_sets": 204}
+    decisions = {"dec_bandits": 201, "dec_active": 202, "dec_thesis": 203, "dec_sets": 204, "dec_fashion": 205}
     assert {**theory, **testbed, **images, **replication, **decisions} == SEEDS
 
 

@@ -216,6 +216,18 @@ _BANDITS = (
     ),
 )
 
+_FASHION = tuple(
+    _claim(
+        f"dec_fashion-{agent}",
+        f"In the bandit of Fashion-MNIST, an epinet has less regret than {words}.",
+        f"regret of epinet minus {words}, both by Thompson sampling, with as many updates",
+        _against("fashion", agent),
+        _BETTER,
+        _THESIS,
+    )
+    for agent, words in (("mlp", "a conventional network"), ("ensemble", "the largest ensemble"))
+)
+
 _ACTIVE = (
     *(
         _claim(
@@ -321,5 +333,5 @@ _SETS = (
     ),
 )
 
-DECISIONS: tuple[Claim, ...] = (*_BANDITS, *_ACTIVE, *_THESIS_CLAIMS, *_SETS)
+DECISIONS: tuple[Claim, ...] = (*_BANDITS, *_FASHION, *_ACTIVE, *_THESIS_CLAIMS, *_SETS)
 """The claims, in the order of the index."""

@@ -28,7 +28,7 @@ class BanditSize:
         num_runs: number of runs, each with its own environment and agent.
         num_actions: number of actions of the linear and the neural bandit.
         input_dim: features of an action of these.
-        pooling: side of the squares of pixels that digits are averaged over; 1 leaves them as they are.
+        pooling: side of the squares of pixels that images are averaged over; 1 leaves them as they are.
         batch_size: number of observations of an update.
         num_points: number of points of a regret curve.
     """
@@ -47,7 +47,7 @@ class BanditOf:
     """One agent with one rule in one bandit.
 
     Attributes:
-        bandit: one of `BANDITS`.
+        bandit: one of `BANDITS`, or "fashion", whose data the command line names.
         variant: the agent.
         rule: how it acts.
         compute: "equal" for updates on batches of the same size, "matched" for batches so large that the operations on
@@ -67,7 +67,7 @@ class Bandits:
     """Regret of agents and of rules.
 
     Attributes:
-        bandits: some of `BANDITS`.
+        bandits: some of `BANDITS`, or "fashion" alone.
         variants: the agents.
         matched: the bandits in which they are also compared at matched compute.
         rules: rules of the epinet beside Thompson sampling.

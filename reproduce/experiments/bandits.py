@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import equinox as eqx
 import jax.random as jr
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Int, PRNGKeyArray, Shaped
 
 from epinet_eqx import named_keys
 from epinet_eqx.data import digits
@@ -54,20 +54,27 @@ class NeuralEnvironment(eqx.Module):
         return NeuralBandit.generate(self.size.input_dim, self.size.num_actions, _TEMPERATURE, key=key)
 
 
-@ft.cache
-def digit_bandit(pooling: int) -> ClassificationBandit:
-    """Return the bandit of all digits, the same for all runs, with pixels averaged over squares and standardized."""
-    parts = [digits("train"), digits("test")]
-    images = np.concatenate([part.x for part in parts])[:, 0]
+def image_bandit(
+    images: Shaped[np.ndarray, "examples side side"], y: Int[np.ndarray, " examples"], pooling: int
+) -> ClassificationBandit:
+    """Return the bandit of images, the same for all runs, with pixels averaged over squares and standardized."""
     side = images.shape[1] // pooling
     pooled = images.reshape(-1, side, pooling, side, pooling).mean(axis=(2, 4))
     features = pooled.reshape(len(pooled), -1)
     features = (features - features.mean(axis=0)) / (features.std(axis=0) + 1e-6)
-    return ClassificationBandit(features, np.concatenate([part.y for part in parts]))
+    return ClassificationBandit(features, y)
+
+
+@ft.cache
+def digit_bandit(pooling: int) -> ClassificationBandit:
+    """Return the bandit of all digits."""
+    parts = [digits("train"), digits("test")]
+    images = np.concatenate([part.x for part in parts])[:, 0]
+    return image_bandit(images, np.concatenate([part.y for part in parts]), pooling)
 
 
 def on_digits(variant: Variant) -> Variant:
-    """Return an agent whose decay suits digits."""
+    """Return an agent whose decay suits digits, and other images."""
     return variant_of(variant.agent, **dict(variant.changes), decay=DIGITS_DECAY * sgd_agent(variant).decay)  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -80,10 +87,16 @@ class Place:
     num_outputs: int
     temperature: float
     noise_scale: float | None = None
+    images: bool = False
 
 
-def _place(bandit: str, size: BanditSize) -> Place:
-    """Return the place of a bandit."""
+def place_of_images(bandit: ClassificationBandit) -> Place:
+    """Return the place of a bandit of images."""
+    return Place(environment=bandit, input_dim=bandit.input_dim, num_outputs=2, temperature=_TEMPERATURE, images=True)
+
+
+def find_place(bandit: str, size: BanditSize) -> Place:
+    """Return the place of a bandit that needs no data but what is installed."""
     if bandit == "linear":
         return Place(
             environment=LinearEnvironment(size),
@@ -95,15 +108,14 @@ def _place(bandit: str, size: BanditSize) -> Place:
     if bandit == "neural":
         environment = NeuralEnvironment(size)
         return Place(environment=environment, input_dim=size.input_dim, num_outputs=2, temperature=_TEMPERATURE)
-    environment = digit_bandit(size.pooling)
-    return Place(environment=environment, input_dim=environment.input_dim, num_outputs=2, temperature=_TEMPERATURE)
+    return place_of_images(digit_bandit(size.pooling))
 
 
 def _make_agent(config: BanditOf, place: Place, batch_size: int) -> ENNAgent:
     """Return the agent of a run."""
     num_steps = config.size.num_steps
     return bandit_agent(
-        on_digits(config.variant) if config.bandit == "digits" else config.variant,
+        on_digits(config.variant) if place.images else config.variant,
         knowledge_of(place.input_dim, place.num_outputs, place.temperature),
         config.rule,
         batch_size=batch_size,
@@ -112,11 +124,10 @@ def _make_agent(config: BanditOf, place: Place, batch_size: int) -> ENNAgent:
     )
 
 
-def batch_size_of(config: BanditOf) -> int:
+def batch_size_of(config: BanditOf, place: Place) -> int:
     """Return the number of observations of an update: the declared one, or as many as the epinet's operations allow."""
     if config.compute == "equal":
         return config.size.batch_size
-    place = _place(config.bandit, config.size)
     epinet = replace(config, variant=variant_of("epinet"))
     own, allowed = (
         example_flops(lambda size, c=c: _make_agent(c, place, size), place.input_dim) for c in (config, epinet)
@@ -132,9 +143,14 @@ def groups(configs: Mapping[str, BanditOf]) -> list[list[str]]:
 def run(configs: Sequence[BanditOf], *, key: PRNGKeyArray) -> list[list[Row]]:
     """Return the regret curve of one agent, and the regret of each of its runs."""
     (config,) = configs
-    size, place = config.size, _place(config.bandit, config.size)
+    return [run_in(find_place(config.bandit, config.size), config, key=key)]
+
+
+def run_in(place: Place, config: BanditOf, *, key: PRNGKeyArray) -> list[Row]:
+    """Return the same of any place."""
+    size = config.size
     (own_key,) = named_keys(key, config.bandit)
-    batch_size = batch_size_of(config)
+    batch_size = batch_size_of(config, place)
     agent = _make_agent(config, place, batch_size)
     runs = run_bandits(agent, place.environment, num_steps=size.num_steps, keys=jr.split(own_key, size.num_runs))
     regret = np.asarray(runs.regret, dtype=float)
@@ -157,4 +173,4 @@ def run(configs: Sequence[BanditOf], *, key: PRNGKeyArray) -> list[list[Row]]:
         {**common, "row": "run", "seed": seed, "step": size.num_steps, "regret": value}
         for seed, value in enumerate(regret[:, -1])
     ]
-    return [rows]
+    return rows

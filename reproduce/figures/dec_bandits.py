@@ -11,7 +11,12 @@ from ..style import AGENTS, INK, MUTED, Look
 
 Rows = Sequence[Mapping[str, Any]]
 
-_BANDITS = {"linear": "linear bandit", "neural": "neural bandit", "digits": "bandit of digits"}
+_BANDITS = {
+    "linear": "linear bandit",
+    "neural": "neural bandit",
+    "digits": "bandit of digits",
+    "fashion": "Fashion-MNIST",
+}
 _AGENT_ORDER = ("mlp", "dropout", "ensemble", "ensemble+", "epinet")
 # Larger ensembles have fuller markers.
 _FILLS = {"3": "none", "10": "left", "30": "full"}
