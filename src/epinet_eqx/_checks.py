@@ -33,7 +33,7 @@ def check_shape(name: str, x: Shaped[Array, "..."], shape: tuple[int, ...]) -> N
         raise ValueError(f"`{name}` must have shape {shape}; got {x.shape}.")
 
 
-def require(x: PyTree, failed: Array, message: str) -> PyTree:
+def require(x: PyTree, failed: Array | bool, message: str) -> PyTree:
     """Return `x`; raise `message` where `failed` holds: at once if its value is known, else when the program runs."""
     if is_traced(failed):
         return eqx.error_if(x, failed, message)
@@ -42,12 +42,25 @@ def require(x: PyTree, failed: Array, message: str) -> PyTree:
     return x
 
 
+# One small program each, instead of one for each operation.
+@jax.jit
+def _count_nonfinite(leaf: Shaped[Array, "..."]) -> Int[Array, ""]:
+    return jnp.sum(~jnp.isfinite(leaf))
+
+
+@jax.jit
+def _extremes(y: Int[Array, "..."]) -> tuple[Int[Array, ""], Int[Array, ""]]:
+    return jnp.min(y), jnp.max(y)
+
+
 def check_finite(name: str, tree: PyTree) -> PyTree:
     """Return `tree`, whose floating-point arrays must hold neither NaN nor infinity."""
     floats = [leaf for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array(leaf)]
     for leaf in floats:
-        count = jnp.sum(~jnp.isfinite(leaf))
-        found = "" if is_traced(count) else f"; got {int(count)} non-finite of {leaf.size} values"
+        count = _count_nonfinite(leaf)
+        if not is_traced(count):
+            count = int(count)
+        found = "" if is_traced(count) else f"; got {count} non-finite of {leaf.size} values"
         tree = require(tree, count > 0, f"`{name}` must be finite{found}.")
     return tree
 
@@ -56,8 +69,11 @@ def check_labels(name: str, y: Int[Array, "..."], num_classes: int) -> Int[Array
     """Return `y`, whose entries must be classes `0..num_classes - 1`."""
     if y.size == 0:
         raise ValueError(f"`{name}` must not be empty; got shape {y.shape}.")
-    failed = (jnp.min(y) < 0) | (jnp.max(y) >= num_classes)
-    found = "" if is_traced(failed) else f"; got values from {int(jnp.min(y))} to {int(jnp.max(y))}"
+    low, high = _extremes(y)
+    if not is_traced(low):
+        low, high = int(low), int(high)
+    failed = (low < 0) | (high >= num_classes)
+    found = "" if is_traced(failed) else f"; got values from {low} to {high}"
     return require(y, failed, f"`{name}` must hold classes from 0 to {num_classes - 1}{found}.")
 
 

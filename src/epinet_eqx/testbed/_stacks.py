@@ -18,8 +18,9 @@ from ._setting import Setting
 
 _T = TypeVar("_T")
 
-# One small program, instead of one for each array.
+# One small program, instead of one for each array or step.
 _take: Any = jit_unoptimized(take)
+_fold_in_each: Any = jit_unoptimized(jax.vmap(jr.fold_in, in_axes=(None, 0)))
 
 # Up to so many examples, data are padded: the memory does not matter then, and a compilation is saved.
 _PADDED = 10_000
@@ -43,8 +44,7 @@ def num_stacked_problems(problems: Problem) -> int:
 
 def problem_keys(problems: Sequence[Setting], *, key: PRNGKeyArray) -> Key[Array, " problems"]:
     """Return one key per setting, which depends on `key` and the problem's number only."""
-    numbers = jnp.asarray([setting.number for setting in problems])
-    return jax.vmap(lambda number: jr.fold_in(key, number))(numbers)
+    return _fold_in_each(key, jnp.asarray([setting.number for setting in problems]))
 
 
 @jit_lightly

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
 from .._checks import check_finite, check_positive, num_examples
 from .._enn import AbstractENN, num_outputs
@@ -20,7 +20,7 @@ from ._data import as_batch, first
 from ._drive import Evaluate, drive, make_schedule
 from ._fit import DEFAULT_OPTIMIZER, default_index_samples
 from ._result import FitResult
-from ._state import TrainState, as_state
+from ._state import TrainState, as_state, init_state
 from ._steps import train_loop
 
 _STACKED = eqx.if_array(0)
@@ -79,6 +79,12 @@ def _validate_many(
     return eqx.filter_vmap(mean_data_loss, in_axes=in_axes)(loss, enns, zs, validation)
 
 
+def _member_keys(key: PRNGKeyArray, members: int, name: str) -> Key[Array, " members"]:
+    """Return one key per member, of the stream that has this name."""
+    keys = jax.vmap(lambda member: jr.fold_in(key, member))(jnp.arange(members))
+    return jax.vmap(lambda k: named_keys(k, name)[0])(keys)
+
+
 def _as_batches(name: str, data: Any, axis: int | None) -> Batch:
     """Return data, stacked or shared, as a `Batch`."""
     if axis is None or isinstance(data, Batch) or not isinstance(data, tuple):
@@ -97,8 +103,10 @@ def _check_many(
             raise ValueError(f"`{name}` must have a leading axis of {members} members; got {stacked}.")
         flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), data)
     check_finite(f"x of {name}", flat.x)
-    one = loss if axes[1] is None else first(loss)
-    one.check_targets(flat.y, num_outputs(first(enns), first(flat.x)))
+    one = loss if axes[1] is None else eqx.filter_eval_shape(first, loss)
+    # Shapes only: nothing is taken out of the stacks, and nothing compiled.
+    outputs = eqx.filter_eval_shape(lambda enns, x: jnp.zeros(num_outputs(first(enns), first(x))), enns, flat.x)
+    one.check_targets(flat.y, outputs.shape[0])
 
 
 def _evaluator(
@@ -167,9 +175,11 @@ def fit_many(
             raise ValueError(f"`{name}` must be None or 0; got {axis}.")
     schedule = make_schedule(num_steps, block_size, eval_every, validation, keep_best)
     members = num_examples("enns", eqx.filter(enns, eqx.is_array))
-    keys = jax.vmap(lambda member: jr.fold_in(key, member))(jnp.arange(members))
-    train_keys, validation_keys = jax.vmap(lambda k: named_keys(k, "train", "validation"))(keys)
-    states = eqx.filter_vmap(lambda start, k: as_state(start, optimizer, mask=mask, key=k))(enns, train_keys)
+    if isinstance(enns, TrainState):
+        states = as_state(enns, optimizer, mask=mask, key=key)
+    else:
+        keys = _member_keys(key, members, "train")
+        states = eqx.filter_vmap(lambda enn, k: init_state(enn, optimizer, mask=mask, key=k))(enns, keys)
     index = states.enn.index
     samples = default_index_samples(index) if num_index_samples is None else num_index_samples
     check_positive("num_index_samples", samples)
@@ -180,7 +190,9 @@ def fit_many(
     if validation is not None:
         held_out = _as_batches("validation", validation, data_axis)
         _check_many("validation", held_out, states.enn, loss, axes, members)
-        zs = eqx.filter_vmap(lambda index, k: index.sample_many(samples, key=k))(index, validation_keys)
+        zs = eqx.filter_vmap(lambda index, k: index.sample_many(samples, key=k))(
+            index, _member_keys(key, members, "validation")
+        )
         evaluate = _evaluator(held_out, loss, zs, axes)
 
     def advance(state: TrainState, num_steps: int) -> tuple[TrainState, np.ndarray]:
