@@ -65,7 +65,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def tests_long(session: nox.Session) -> None:
-    """Run the tests that take minutes: every page of the documentation, and image protocols at full scale in small."""
+    """Run the tests that take minutes: pages of the documentation, image protocols at scale, heads on real features."""
     session.install("-e.[mcmc,dask]", "--group=test")
     run_tests(session, "long")
 

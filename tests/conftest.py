@@ -4,8 +4,13 @@ Nothing of `epinet_eqx` is imported here at the top: pytest installs the run-tim
 are imported after it are checked.
 """
 
+import importlib.metadata
 import os
 import zlib
+
+# Compilers for fusions are most of the time of compiling tiny programs; jax 0.11 has no others.
+if importlib.metadata.version("jax").startswith("0.10."):
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false"
 
 import jax
 import jax.random as jr

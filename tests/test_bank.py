@@ -15,6 +15,8 @@ from epinet_eqx.data import ArrayDataset, FeatureBank, Loader, Normalization, di
 from epinet_eqx.losses import CrossEntropy
 from epinet_eqx.networks import MLP, FunctionNetwork
 
+pytestmark = pytest.mark.once
+
 
 def make_base(key, hidden=6):
     mlp = MLP(64, 10, (hidden,), feature_layers=(-1,), key=key)

@@ -16,6 +16,8 @@ from epinet_eqx.networks import MLP, ConvNet, FunctionNetwork
 from epinet_eqx.predict import marginal_log_probs
 from epinet_eqx.training import fit, fit_many
 
+pytestmark = pytest.mark.once
+
 
 def test_heteroscedastic_logits_written_out(getkey):
     enn, x, z = Heteroscedastic(5, 3, rank=2, temperature=0.5, key=getkey()), jr.normal(getkey(), (5,)), jnp.arange(5.0)

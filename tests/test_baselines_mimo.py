@@ -13,6 +13,8 @@ from epinet_eqx.networks import MLP, ConvNet
 from epinet_eqx.predict import marginal_log_probs
 from epinet_eqx.training import fit, fit_many
 
+pytestmark = pytest.mark.once
+
 
 def test_members_are_rows_of_one_run_on_repeated_inputs(getkey):
     network, x = MLP(6, 8, (5,), key=getkey()), jr.normal(getkey(), (3,))

@@ -16,6 +16,8 @@ from epinet_eqx.baselines import (
 )
 from epinet_eqx.networks import MLP, AbstractStatefulNetwork, ConvNet, ImageConv, Linear, with_statistics
 
+pytestmark = pytest.mark.once
+
 
 def test_spectral_norm_is_the_largest_singular_value_with_its_gradient(getkey):
     weight = jr.normal(getkey(), (5, 7))

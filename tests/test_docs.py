@@ -21,6 +21,8 @@ import run_pages  # noqa: E402
 from reproduce.index import entries  # noqa: E402
 from reproduce.paths import REFERENCE  # noqa: E402
 
+pytestmark = pytest.mark.once
+
 TEXTS = {str(path.relative_to(DOCS)): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
 RUN = [page for page in TEXTS if run_pages.read_blocks(TEXTS[page])]
 NUMBER = re.compile(r"-?\d+\.\d+")

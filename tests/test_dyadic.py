@@ -21,6 +21,8 @@ from epinet_eqx.predict import Gaussian, joint_log_prob, joint_table
 from epinet_eqx.predict._counts import count_log_probs
 from epinet_eqx.predict._inputs import make_draws
 
+pytestmark = pytest.mark.once
+
 EXACT = {"num_samples": None, "key": None}
 
 

@@ -14,6 +14,8 @@ from epinet_eqx.indices import (
     unit_vector,
 )
 
+pytestmark = pytest.mark.once
+
 INDICES = {
     "gaussian": lambda: GaussianIndex(4),
     "scaled": lambda: ScaledGaussianIndex(6),

@@ -70,6 +70,11 @@ STUDY = Study(
 )
 
 
+def marks_of(*parts):
+    """Tests of parts with many heads take minutes."""
+    return pytest.mark.long if {"controls", "ablation", "dyads", "human", "shifts"} & set(parts) else ()
+
+
 def write_network(path: pathlib.Path, depth: int, rng: np.random.Generator) -> None:
     """Write an untrained network as PyTorch's CIFAR repositories name its tensors."""
     network, _ = cifar_resnet(depth, key=jr.key(0))
@@ -306,7 +311,7 @@ def test_no_row_is_there_twice(rows):
     assert len(found) == len(set(found))
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", [pytest.param(part, marks=marks_of(part)) for part in PARTS])
 def test_every_part_has_finite_rows(rows, part):
     assert rows[part]
     names = ("joint", "marginal", "difference", "excess", "error", "auroc_epistemic", "human_marginal")
@@ -332,6 +337,7 @@ def test_single_network_has_tau_times_its_marginal_loss(rows):
         assert row["joint"] == pytest.approx(row["tau"] * row["marginal"], rel=1e-3)
 
 
+@pytest.mark.long
 def test_epinet_without_a_prior_is_the_same_as_control_and_as_ablation(rows):
     (control,) = [
         row
@@ -342,7 +348,14 @@ def test_epinet_without_a_prior_is_the_same_as_control_and_as_ablation(rows):
     assert control["joint"] == pytest.approx(ablation["joint"], rel=1e-4)
 
 
-@pytest.mark.parametrize("name", [name for name, own in REGISTRY.items() if isinstance(own.config, Replication)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=marks_of(*own.config.parts))
+        for name, own in REGISTRY.items()
+        if isinstance(own.config, Replication)
+    ],
+)
 def test_figures_and_claims_of_every_artifact(rows, name):
     config = REGISTRY[name].config
     assert isinstance(config, Replication)

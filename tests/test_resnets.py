@@ -27,6 +27,8 @@ from epinet_eqx.networks import (
 from epinet_eqx.networks._convolve import convolve
 from epinet_eqx.networks._image_layers import max_pool
 
+pytestmark = pytest.mark.once
+
 
 def shapes(make, *args, **options):
     """Return a network and its state without allocating their arrays."""

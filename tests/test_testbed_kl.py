@@ -26,6 +26,8 @@ from epinet_eqx.testbed import (
 from epinet_eqx.testbed._cases import outcome_cases
 from epinet_eqx.testbed._kl import _draw_anchors
 
+pytestmark = pytest.mark.once
+
 SETTING = Setting(input_dim=2, data_ratio=2, temperature=0.5, seed=0, number=1)
 
 

@@ -21,6 +21,8 @@ from epinet_eqx.testbed import (
 )
 from epinet_eqx.testbed._compile import jit_unoptimized
 
+pytestmark = pytest.mark.once
+
 SMALL = Setting(input_dim=2, data_ratio=2, temperature=0.1, seed=0, number=7)
 OTHER = Setting(input_dim=2, data_ratio=3, temperature=0.5, seed=1, number=9)
 

@@ -30,6 +30,8 @@ from epinet_eqx.networks import (
 )
 from epinet_eqx.weights import download, load_safetensors_weights
 
+pytestmark = pytest.mark.once
+
 ROOT = pathlib.Path(__file__).parent.parent
 DATA = ROOT.parent / "shared" / "data"
 
