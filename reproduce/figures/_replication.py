@@ -10,12 +10,12 @@ from ..over_bases import Rows, mean_of
 from ..style import AGENTS
 
 RECIPES = {
-    "released": {"color": "#7fa3dc", "marker": "v", "linestyle": ":"},
-    "paper": {"color": "#4a78c4", "marker": "^", "linestyle": "-."},
-    "strict": {"color": "#1f4f9e", "marker": "s", "linestyle": "--"},
+    "released": {"color": "#9dbdf0", "marker": "v", "linestyle": ":"},
+    "paper": {"color": "#5f93e0", "marker": "^", "linestyle": "-."},
+    "strict": {"color": "#0a1c40", "marker": "s", "linestyle": "--"},
     "cold": {"color": AGENTS["epinet"].color, "marker": "o", "linestyle": "-"},
 }
-"""Shades of the epinet's blue, the cold recipe darkest."""
+"""Shades around the epinet's blue."""
 
 
 def look_of(agent: str) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from ._rep_bars import draw_bars
 from ._scaling import add_legend
 
 _TOLD = {
-    "aleatoric_correlation": "aleatoric\nand people",
-    "epistemic_correlation": "epistemic\nand people",
-    "auroc_errors": "epistemic\nAUROC of errors",
+    "aleatoric_correlation": "aleatoric,\npeople",
+    "epistemic_correlation": "epistemic,\npeople",
+    "auroc_errors": "epistemic,\nerrors",
 }
 
 
@@ -26,6 +26,6 @@ def draw(rows: Rows) -> Figure:
     once = chosen(rows, labels="people", subset="all")
     told = {words: [{**row, "told": row[name]} for row in once] for name, words in _TOLD.items()}
     draw_bars(axes[2], told, "told")
-    axes[2].set_title("rank correlation, AUROC", fontsize=8)
-    add_legend(figure, axes[0])
+    axes[2].set_title("rank correlations, AUROC", fontsize=8)
+    add_legend(figure, axes[0], columns=3)
     return figure
