@@ -14,5 +14,5 @@ def draw(rows: Rows) -> Figure:
     draw_bars(ax, {name: chosen(rows, sampling=name) for name in values_of(rows, "sampling")}, "joint")
     ax.set_ylabel("joint log-loss, $\\tau = 10$")
     ax.set_yscale("log")
-    add_legend(figure, ax)
+    add_legend(figure, ax, columns=3)
     return figure

@@ -29,5 +29,5 @@ def draw(rows: Rows) -> Figure:
         line[0].set_ylabel(f"AUROC, {words}", fontsize=7)
     for ax, kind in zip(axes[-1], kinds, strict=True):
         ax.set_xlabel("quarter turns" if kind == "rotation" else "strength")
-    add_legend(figure, axes[-1][0])
+    add_legend(figure, axes[-1][0], columns=3)
     return figure
