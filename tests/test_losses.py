@@ -29,6 +29,8 @@ from epinet_eqx.losses import (
 )
 from epinet_eqx.networks import MLP
 
+pytestmark = pytest.mark.once
+
 
 def make_epinet(key):
     base_key, key = jr.split(key)

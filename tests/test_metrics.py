@@ -23,6 +23,8 @@ from epinet_eqx.metrics._scores import check_data, stream_scores
 from epinet_eqx.networks import MLP
 from epinet_eqx.predict import Categorical, marginal_log_probs
 
+pytestmark = pytest.mark.once
+
 X, Y = jnp.arange(4), jnp.array([0, 1, 1, 0])
 EXACT = {"num_samples": None, "key": None}
 

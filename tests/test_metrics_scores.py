@@ -10,6 +10,8 @@ import pytest
 
 from epinet_eqx.metrics import accuracy, aupr, auroc, brier_score, expected_calibration_error, fpr_at_tpr
 
+pytestmark = pytest.mark.once
+
 
 def close(a, b):
     return np.allclose(a, b, rtol=1e-5, atol=1e-6)

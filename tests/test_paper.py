@@ -22,6 +22,8 @@ from reproduce.paper.content import content, gather
 from reproduce.paths import REFERENCE
 from reproduce.verify import accept
 
+pytestmark = pytest.mark.once
+
 DEPARTURES = cli.SOURCES.parent / "docs" / "deviations.md"
 SOURCES = {path.relative_to(cli.SOURCES).as_posix(): path.read_text() for path in cli.SOURCES.rglob("*.typ")}
 

@@ -19,6 +19,8 @@ from reproduce.provenance import package_version
 from reproduce.registry import REGISTRY
 from reproduce.tiers import TIERS
 
+pytestmark = pytest.mark.once
+
 ENTRY = entries()["thm1"]
 
 

@@ -21,6 +21,8 @@ from reproduce.registry import REGISTRY
 from reproduce.seeds import SEEDS
 from reproduce.style import AGENTS
 
+pytestmark = pytest.mark.once
+
 TREE = pathlib.Path(cli.__file__).parent
 
 
