@@ -257,7 +257,6 @@ def test_building_loads_no_jax():
     subprocess.run([sys.executable, "-c", code], cwd=cli.SOURCES.parent, check=True)
 
 
-@pytest.mark.once
 def test_the_paper_compiles_with_and_without_numbers(tmp_path, references, monkeypatch, capsys):
     pytest.importorskip("typst")
     assert cli.main(["--out", str(tmp_path / "out")]) == 0
