@@ -2,14 +2,14 @@
 
 An executor maps a function over tasks and yields results as they come, in any order. It never writes: what is done is
 written by the process that asked, so that a lost worker loses nothing but the group that it was computing, and that is
-computed again. A function may yield several results per task: here each is handed on as soon as it is there, from
-other processes all results of a task together.
+computed again. A function may yield several results per task: on this machine each is handed on as soon as it is there,
+from a cluster all results of a task together.
 """
 
 import contextlib
 import multiprocessing
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any, Protocol
 
 from .errors import ReproduceError, UsageError, unknown
@@ -18,6 +18,9 @@ EXECUTORS = ("local", "dask")
 
 # A group that takes its worker down so many times is itself the reason.
 _MAX_LOST_WORKERS = 10
+
+# Seconds to wait for a result before looking whether a process has ended.
+_PATIENCE = 0.2
 
 
 class Executor(Protocol):
@@ -42,6 +45,25 @@ class InProcess:
             yield from function(task)
 
 
+class _Sender:
+    """The end of a pipe that the processes of a pool share; set when one of them starts."""
+
+    writer: Any = None
+    lock: Any = None
+
+
+def _start_sending(writer: Any, lock: Any) -> None:
+    """Remember the end of the pipe, in a process that begins."""
+    _Sender.writer, _Sender.lock = writer, lock
+
+
+def _send_all_of(function: Callable[[Any], Iterable[Any]], task: Any) -> None:
+    """Send each result of a task as soon as it is there."""
+    for result in function(task):
+        with _Sender.lock:
+            _Sender.writer.send(result)
+
+
 class Processes:
     """Several processes of this machine, each with its share of the cores."""
 
@@ -53,11 +75,19 @@ class Processes:
         """Yield the results as they come."""
         # JAX has threads: a fork of it may hang.
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(self.num_workers, mp_context=context) as pool:
-            futures = [pool.submit(_all_of, function, task) for task in tasks]
+        reader, writer = context.Pipe(duplex=False)
+        ends = {"initializer": _start_sending, "initargs": (writer, context.Lock())}
+        with reader, writer, ProcessPoolExecutor(self.num_workers, mp_context=context, **ends) as pool:
+            waiting = {pool.submit(_send_all_of, function, task) for task in tasks}
             try:
-                for future in as_completed(futures):
-                    yield from future.result()
+                while waiting:
+                    done = {future for future in waiting if future.done()}
+                    # What a process has sent before it was done is in the pipe by now.
+                    while reader.poll(0 if done else _PATIENCE):
+                        yield reader.recv()
+                    for future in done:
+                        future.result()
+                    waiting -= done
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 for process in (pool._processes or {}).values():

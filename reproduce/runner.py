@@ -24,7 +24,7 @@ from .provenance import package_version, provenance
 from .record import Record
 from .registry import REGISTRY
 from .seeds import SEEDS
-from .style import picture_bytes, style_context
+from .style import pictures, style_context
 from .tables import ledger
 
 Say = Callable[[str], None]
@@ -239,8 +239,10 @@ def draw(entry: Entry, output: Output) -> None:
         artifact = REGISTRY[entry.id]
         options = {"config": artifact.at_tier(output.tier, output.variant)} if artifact.draws_config else {}
         figure = artifact.load_draw()(rows, **options)
-        for kind in ("pdf", "png"):
-            content = picture_bytes(figure, kind, note=entry.note(output.tier, output.variant))
+        kinds = ("pdf", "png")
+        for kind, content in zip(
+            kinds, pictures(figure, *kinds, note=entry.note(output.tier, output.variant)), strict=True
+        ):
             write_atomically(output.figure(entry.id, kind), content)
 
 

@@ -25,6 +25,19 @@ def one_over(number):
     yield 1 // number
 
 
+def hand_over(file):
+    """Yield a result, and another one once the first has been seen."""
+    yield "first"
+    while not pathlib.Path(file).exists():
+        time.sleep(0.01)
+    yield "second"
+
+
+def first_of_two(number):
+    yield number
+    raise ValueError(f"no second of {number}")
+
+
 def square_where(task):
     """Yield a square and the process that computed it; the first to see its task is killed in the middle of it."""
     number, folder = task
@@ -50,6 +63,23 @@ def test_results_of_a_task_come_one_by_one_here():
 def test_processes_compute_all_tasks():
     with open_executor("local", workers=2) as executor:
         assert sorted(executor.map(square, range(8))) == [number**2 for number in range(8)]
+
+
+def test_results_of_a_process_come_one_by_one(tmp_path):
+    seen = tmp_path / "seen"
+    with open_executor("local", workers=2) as executor:
+        found = executor.map(hand_over, [str(seen)])
+        assert next(found) == "first"
+        seen.touch()
+        assert list(found) == ["second"]
+
+
+def test_what_came_before_an_error_is_kept():
+    results = []
+    with open_executor("local", workers=2) as executor, pytest.raises(ValueError, match="no second of 7"):
+        results.extend(executor.map(first_of_two, [7]))
+    # `extend` takes what comes one by one, as the runner does.
+    assert results == [7]
 
 
 def test_an_error_in_a_process_arrives_here():

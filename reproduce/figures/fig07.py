@@ -3,7 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+Rows = Sequence[Mapping[str, Any]]
+
+# White space beside and above an image, as shares of its width and height.
+_GAP, _LABEL = 0.12, 0.45
 
 
 def _image(text: str) -> list[list[Any]]:
@@ -14,22 +20,35 @@ def _image(text: str) -> list[list[Any]]:
     return [[int(level) for level in line] for line in lines]
 
 
-def draw(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw one line of images per batch, with their labels."""
+def _draw_batches(ax: Axes, rows: Rows) -> None:
+    """Draw one line of images per batch, each below its label; all in one panel, which is drawn at once."""
+    height, width = _shape(rows)
+    for row in rows:
+        left, top = row["place"] * (1 + _GAP) * width, row["batch"] * (1 + _LABEL) * height
+        extent = (left, left + width, top + height, top)
+        ax.imshow(_image(row["pixels"]), cmap="gray_r", vmin=0, vmax=99, extent=extent)
+        ax.text(left, top - 0.04 * height, f"{row['label']:02d}", fontsize=6, va="bottom")
+    lines, columns = (max(row[name] for row in rows) + 1 for name in ("batch", "place"))
+    ax.set_xlim(0, columns * (1 + _GAP) * width)
+    ax.set_ylim(lines * (1 + _LABEL) * height, -_LABEL * height)
+    ax.set_axis_off()
+
+
+def _shape(rows: Rows) -> tuple[int, int]:
+    """Return the height and width of the images."""
+    image = _image(rows[0]["pixels"])
+    return len(image), len(image[0])
+
+
+def draw(rows: Rows) -> Figure:
+    """Draw plain and augmented batches of the first seed."""
     own = [row for row in rows if row["seed"] == 0]
-    batches = sorted({row["batch"] for row in own})
-    places = sorted({row["place"] for row in own})
-    figure = Figure(figsize=(6.75, 0.5 * 2 * len(batches) + 0.9))
-    upper, lower = figure.subfigures(2, 1)  # pyright: ignore[reportGeneralTypeIssues]
-    for part, side, kind in ((upper, "plain dyadic batches", "dyadic"), (lower, "augmented", "augmented")):
-        part.suptitle(side, fontsize=9)
-        axes = part.subplots(len(batches), len(places), squeeze=False)
-        for line, batch in zip(axes, batches, strict=True):
-            for ax, place in zip(line, places, strict=True):
-                (row,) = [r for r in own if (r["kind"], r["batch"], r["place"]) == (kind, batch, place)]
-                ax.imshow(_image(row["pixels"]), cmap="gray_r", vmin=0, vmax=99)
-                ax.set_title(f"{row['label']:02d}", fontsize=6, pad=1)
-                ax.set_xticks([])
-                ax.set_yticks([])
-                ax.grid(visible=False)
+    height, width = _shape(own)
+    lines, columns = (max(row[name] for row in own) + 1 for name in ("batch", "place"))
+    share = lines * (1 + _LABEL) * height / (columns * (1 + _GAP) * width)
+    figure = Figure(figsize=(6.75, 2 * (6.75 * share + 0.25)))
+    titles = {"dyadic": "plain dyadic batches", "augmented": "augmented"}
+    for ax, (kind, title) in zip(figure.subplots(2, 1), titles.items(), strict=True):
+        _draw_batches(ax, [row for row in own if row["kind"] == kind])
+        ax.set_title(title)
     return figure

@@ -12,7 +12,7 @@ from ..errors import ReproduceError
 from ..files import write_atomically
 from ..paths import REFERENCE
 from ..registry import REGISTRY
-from ..style import picture_bytes, style_context
+from ..style import pictures, style_context
 from .content import Shown, content, gather
 
 _ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ def _draw(shown: Shown, folder: Path) -> None:
         entry = shown.entry
         with style_context():
             figure = REGISTRY[entry.id].load_draw()(shown.rows)
-            picture = picture_bytes(figure, "pdf", note=entry.note(shown.accepted.tier))
+            (picture,) = pictures(figure, "pdf", note=entry.note(shown.accepted.tier))
         write_atomically(folder / f"{entry.id}.pdf", picture)
 
 

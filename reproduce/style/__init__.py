@@ -5,5 +5,5 @@ from .palette import INK as INK
 from .palette import MUTED as MUTED
 from .palette import Look as Look
 from .palette import shade as shade
-from .save import picture_bytes as picture_bytes
+from .save import pictures as pictures
 from .save import style_context as style_context

@@ -21,10 +21,16 @@ def style_context() -> AbstractContextManager[None]:
     return matplotlib.rc_context(fname=Path(__file__).with_name("paper.mplstyle"))
 
 
-def picture_bytes(figure: Figure, kind: str, *, note: str) -> bytes:
-    """Return the figure as a file of the kind "pdf" or "png", with a note in its lower right corner."""
-    corner = figure.text(0.998, -0.01, note, ha="right", va="top", fontsize=6.5, color=MUTED, style="italic")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, bbox_inches="tight", pad_inches=0.05, metadata=_METADATA[kind])
-    corner.remove()
-    return buffer.getvalue()
+def pictures(figure: Figure, *kinds: str, note: str) -> list[bytes]:
+    """Return the figure as files of the kinds "pdf" or "png", with a note in its lower right corner."""
+    figure.text(0.998, -0.01, note, ha="right", va="top", fontsize=6.5, color=MUTED, style="italic")
+    # Laid out and measured once for all files: that is most of the time of a figure with many panels.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    box = figure.get_tightbbox().padded(0.05)
+    found = []
+    for kind in kinds:
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, bbox_inches=box, metadata=_METADATA[kind])
+        found.append(buffer.getvalue())
+    return found
