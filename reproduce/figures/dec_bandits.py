@@ -80,9 +80,10 @@ def draw(rows: Rows) -> Figure:
     for kind, column in (("matched", "compute"), ("rules", "rule")):
         other = {row["bandit"] for row in curves if row[column] not in ("equal", "thompson")}
         panels += [(kind, bandit) for bandit in _BANDITS if bandit in other]
-    num_rows = -(-(len(panels) + 1) // 3)
-    figure = Figure(figsize=(6.75, 2.35 * num_rows))
-    axes = list(figure.subplots(num_rows, 3, squeeze=False).flat)
+    num_columns = min(3, len(panels) + 1)
+    num_rows = -(-(len(panels) + 1) // num_columns)
+    figure = Figure(figsize=(2.25 * num_columns, 2.35 * num_rows))
+    axes = list(figure.subplots(num_rows, num_columns, squeeze=False).flat)
     titles = {"equal": "equal updates", "matched": "matched operations", "rules": "rules, epinet"}
     legends: dict[str, Axes] = {}
     for ax, (kind, bandit) in zip(axes, panels, strict=False):
