@@ -86,10 +86,14 @@ def compute(group: Sequence[Job], *, inputs: Inputs, output: Output) -> Iterator
 
     An experiment that yields its results one by one has each of them recorded as soon as it is there.
     """
+    import jax
     import jax.random as jr
 
     from epinet_eqx import named_keys
 
+    if output.tier == "smoke":
+        # Compiling is most of the time of runs this small.
+        jax.config.update("jax_disable_most_optimizations", True)
     first = group[0]
     artifact = REGISTRY[first.artifact]
     folder = artifact.folder(first.artifact)
