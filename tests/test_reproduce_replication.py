@@ -348,14 +348,10 @@ def test_epinet_without_a_prior_is_the_same_as_control_and_as_ablation(rows):
     assert control["joint"] == pytest.approx(ablation["joint"], rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=marks_of(*own.config.parts))
-        for name, own in REGISTRY.items()
-        if isinstance(own.config, Replication)
-    ],
-)
+FIGURES = {name: own.config.parts for name, own in REGISTRY.items() if isinstance(own.config, Replication)}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks_of(*parts)) for name, parts in FIGURES.items()])
 def test_figures_and_claims_of_every_artifact(rows, name):
     config = REGISTRY[name].config
     assert isinstance(config, Replication)
