@@ -13,6 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
+import epinet_eqx
+
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "epinet_eqx"
 
@@ -245,15 +247,37 @@ def test_rule_allows(name):
     assert rule(modules) == []
 
 
-def test_import_is_light():
-    # In a fresh interpreter, without the settings of the tests. The number of devices can only be set as long as no
-    # backend has started, that is, as long as nothing has been computed.
-    program = (
-        "import sys, jax, epinet_eqx; jax.config.update('jax_num_cpu_devices', 3); print(jax.device_count());"
+def printed_by(program: str) -> list[list[str]]:
+    """Return the words that a program prints, by line, in a fresh interpreter without the settings of the tests."""
+    output = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    return [line.split() for line in output.splitlines()]
+
+
+def test_packages_are_light():
+    # The number of devices can only be set as long as no backend has started, that is, as long as nothing has been
+    # computed.
+    devices, loaded = printed_by(
+        "import sys, jax, epinet_eqx; [getattr(epinet_eqx, name) for name in dir(epinet_eqx)];"
+        "jax.config.update('jax_num_cpu_devices', 3); print(jax.device_count());"
         "print(*{name.split('.')[0] for name in sys.modules})"
     )
-    output = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
-    devices, loaded = output.splitlines()
-    assert devices == "3"
-    assert "epinet_eqx" in loaded.split()
-    assert OPTIONAL.isdisjoint(loaded.split())
+    assert devices == ["3"]
+    assert "epinet_eqx" in loaded
+    assert OPTIONAL.isdisjoint(loaded)
+
+
+def test_packages_are_imported_when_they_are_asked_for():
+    before, after = printed_by(
+        "import sys, epinet_eqx as epi; names = ('testbed', 'decisions', 'scale', 'training');"
+        "print('loaded', *(name for name in names if f'epinet_eqx.{name}' in sys.modules));"
+        "print(epi.fit is epi.training.fit, epi.testbed.__name__)"
+    )
+    assert before == ["loaded"]
+    assert after == ["True", "epinet_eqx.testbed"]
+
+
+def test_root_has_every_package_and_no_other_name():
+    packages = {module.split(".")[1] for module in MODULES if module.endswith(".__init__")} - {"__init__"}
+    assert packages <= set(dir(epinet_eqx))
+    with pytest.raises(AttributeError, match="module 'epinet_eqx' has no attribute 'epinets'"):
+        epinet_eqx.epinets  # noqa: B018

@@ -1,18 +1,8 @@
 """Epistemic neural networks in Equinox."""
 
-from . import baselines as baselines
-from . import bayes as bayes
-from . import decisions as decisions
-from . import epinet as epinet
-from . import indices as indices
-from . import losses as losses
-from . import metrics as metrics
-from . import networks as networks
-from . import predict as predict
-from . import scale as scale
-from . import testbed as testbed
-from . import training as training
-from . import weights as weights
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from ._enn import AbstractENN as AbstractENN
 from ._enn import Tempered as Tempered
 from ._enn import map_head as map_head
@@ -25,7 +15,54 @@ from ._tree import Frozen as Frozen
 from ._tree import count_parameters as count_parameters
 from ._tree import freeze as freeze
 from ._tree import trainable_mask as trainable_mask
-from .epinet import attach as attach
-from .training import fit as fit
+
+if TYPE_CHECKING:
+    from . import baselines as baselines
+    from . import bayes as bayes
+    from . import data as data
+    from . import decisions as decisions
+    from . import epinet as epinet
+    from . import indices as indices
+    from . import losses as losses
+    from . import metrics as metrics
+    from . import networks as networks
+    from . import predict as predict
+    from . import scale as scale
+    from . import testbed as testbed
+    from . import training as training
+    from . import weights as weights
+    from .epinet import attach as attach
+    from .training import fit as fit
 
 __version__ = "0.1.0"
+
+# Nobody needs all of it: a package is imported when it is first asked for, so that `import epinet_eqx` is quick.
+_PACKAGES = (
+    "baselines",
+    "bayes",
+    "data",
+    "decisions",
+    "epinet",
+    "indices",
+    "losses",
+    "metrics",
+    "networks",
+    "predict",
+    "scale",
+    "testbed",
+    "training",
+    "weights",
+)
+_HOMES = {"attach": "epinet", "fit": "training"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PACKAGES, *_HOMES})
