@@ -8,6 +8,7 @@ import math
 import re
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,14 @@ from reproduce.accepted import BEST_FIRST, Accepted, best_accepted
 from reproduce.aggregate import read_rows
 from reproduce.claims import CLAIMS, Claim, judge
 from reproduce.index import Entry, entries
+from reproduce.paper.words import measured as as_text
 from reproduce.paths import REFERENCE
 from reproduce.tables import replication
 
 TIERS = [tier for tier in reversed(BEST_FIRST) if any(tier in entry.minutes for entry in entries().values())]
+
+# The verdict on a claim without accepted numbers.
+_WAITING = "not accepted yet"
 
 # A number and its unit stay on one line.
 _SPACE = "\N{NO-BREAK SPACE}"
@@ -38,6 +43,11 @@ _HARMLESS = re.compile(r'rel="(?:canonical|prev|next)"')
 
 # Letters in typewriter style one by one, which browsers draw in italics.
 _TYPEWRITER = re.compile(r'(?:<mi mathvariant="monospace">\w</mi>)+')
+# The sign of "is drawn from" as an identifier, which has no space around it.
+_DRAWN, _DRAWN_FROM = "<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>"
+# Upright words letter by letter; and logarithms, which no space keeps apart from what follows.
+_UPRIGHT = re.compile(r'(?:<mi mathvariant="normal">[a-zA-Z]</mi>){2,}')
+_LOGARITHM = re.compile(r"<mi>ln</mi>(?!<mo[^>]*>&#x00028;)")
 
 
 def to_mathml(tex: str, *, display: bool) -> str:
@@ -46,6 +56,8 @@ def to_mathml(tex: str, *, display: bool) -> str:
 
     mathml = latex2mathml.converter.convert(html.unescape(tex).strip(), display="block" if display else "inline")
     mathml = _TYPEWRITER.sub(lambda word: f'<mtext class="typewriter">{re.sub("<.*?>", "", word[0])}</mtext>', mathml)
+    mathml = _UPRIGHT.sub(lambda word: f"<mi>{re.sub('<.*?>', '', word[0])}</mi>", mathml)
+    mathml = _LOGARITHM.sub('<mi>ln</mi><mspace width="0.167em" />', mathml.replace(_DRAWN, _DRAWN_FROM))
     # A tilde is an accent, and stands close to its letter.
     return re.sub(r"<mover>(<mi>\w</mi><mo[^>]*>&#x0007E;</mo></mover>)", r'<mover accent="true">\1', mathml)
 
@@ -78,14 +90,15 @@ def _nox_session(entry: Entry) -> str:
 
 def artifact_table(chosen: Sequence[Entry]) -> str:
     """Return artifacts as a table: what each shows, what of, how long it takes, on what, and how to get it."""
-    header = ["artifact", "what it shows", "computed from", "claims", *TIERS, "hardware", "command"]
+    tiers = [tier for tier in TIERS if any(tier in entry.minutes for entry in chosen)]
+    header = ["artifact", "what it shows", "computed from", "claims", *tiers, "hardware", "command"]
     rows = [
         [
             f"`{entry.id}`",
             entry.title,
             entry.data,
             str(len(entry.claims)),
-            *(_minutes(entry.minutes, tier) for tier in TIERS),
+            *(_minutes(entry.minutes, tier) for tier in tiers),
             entry.hardware,
             f"`nox -s {_nox_session(entry)} -- --only {entry.id}`",
         ]
@@ -98,12 +111,11 @@ def _expectation(claim: Claim, accepted: Accepted | None) -> list[str]:
     """Return what a claim says, and what was measured where numbers have been accepted."""
     said = [f"`{claim.id}`", f"{claim.statement} ({claim.location})"]
     if accepted is None:
-        return [*said, "", "not accepted yet", ""]
+        return [*said, "", _WAITING, ""]
     line = judge(claim, read_rows(accepted.path))
     if math.isnan(line.measurement.value):
         return [*said, "", "not measured", accepted.tier]
-    error = line.measurement.standard_error
-    measured = f"{line.measurement.value:.3g}" + (f" ± {error:.2g}" if error else "")
+    measured = as_text(line.measurement.value, line.measurement.standard_error).replace(" ", _SPACE)
     return [*said, f"{claim.quantity}: {measured}", line.verdict.value, accepted.tier]
 
 
@@ -111,10 +123,11 @@ def expectations(chosen: Sequence[Entry]) -> str:
     """Return the claims of artifacts with their accepted measurements, as a table that can be unfolded."""
     rows = [_expectation(CLAIMS[name], best_accepted(entry.id, REFERENCE)) for entry in chosen for name in entry.claims]
     table = _table([["claim", "statement", "measured", "verdict", "tier"], *rows])
-    holding = sum(row[3] == "holds" for row in rows)
-    waiting = sum(row[4] == "" for row in rows)
-    title = f"What to expect: {len(rows)} claims, of which {holding} hold by the accepted numbers"
-    title += f"; {waiting} have none yet" if waiting else ""
+    found = Counter(row[3] for row in rows)
+    words = {"holds": "hold", "does not hold": "do not hold", "undecided": "are undecided", "not measured": "have no value"}
+    told = [f"{found[verdict]} {words[verdict]}" for verdict in words if found[verdict]]
+    told += [f"{found[_WAITING]} have no accepted numbers yet"] if found[_WAITING] else []
+    title = f"What to expect: of {len(rows)} claims, {', '.join(told)}"
     return f'??? info "{title}"\n\n' + textwrap.indent(table, "    ")
 
 
@@ -136,8 +149,8 @@ def _measured(claim: Claim) -> str:
     if accepted is None:
         return "(not accepted yet)"
     found = judge(claim, read_rows(accepted.path)).measurement
-    sign = "\N{MINUS SIGN}" if found.value < 0 else "+"
-    return f"{sign}{abs(found.value):.3f}{_SPACE}±{_SPACE}{found.standard_error:.3f}"
+    sign = "+" if found.value > 0 else ""
+    return sign + as_text(found.value, found.standard_error).replace(" ", _SPACE)
 
 
 def fill_in_measurements(markdown: str) -> str:

@@ -151,6 +151,23 @@ def test_every_artifact_is_on_the_page_of_the_paper():
         hooks.fill_in_artifacts("<!-- artifacts: nothing -->")
 
 
+def test_tables_have_the_tiers_of_their_artifacts_and_titles_count_all_verdicts():
+    chosen = [entry for entry in entries().values() if entry.session == "theory"]
+    assert "| smoke | laptop | paper | hardware |" in hooks.artifact_table(chosen)
+    with_replication = [entry for entry in entries().values() if entry.session == "cifar"]
+    assert "| replication |" in hooks.artifact_table(with_replication)
+    title = hooks.expectations(with_replication).splitlines()[0]
+    counts = [int(found) for found in re.findall(r"(\d+) (?:hold|do not|are|have)", title)]
+    assert sum(counts) == sum(len(entry.claims) for entry in with_replication)
+
+
+def test_measurements_have_the_digits_that_their_error_leaves():
+    # A difference with a large error, and one with a small one: the paper tells them alike.
+    for name in ("rep_human-ambiguous", "rep_scaling-released"):
+        value, error = re.fullmatch(r"\+(\S+)\s±\s(\S+)", hooks.fill_in_measurements(f"<!-- measured: {name} -->")).groups()
+        assert len(value.partition(".")[2]) == len(error.partition(".")[2]) and len(error.strip("0.").replace(".", "")) == 2
+
+
 def test_measurements_of_the_replication_are_filled_in():
     filled = hooks.fill_in_measurements(TEXTS["replication.md"])
     assert "<!--" not in filled
@@ -175,3 +192,7 @@ def test_formulas_become_mathml():
     assert converted.count("<math") == 2 and 'display="block"' in converted
     assert "<mo>&#x0003C;</mo>" in converted and "<mfrac>" in converted and "arithmatex" not in converted
     assert '<mtext class="typewriter">mlp</mtext>' in hooks.to_mathml(r"\mathtt{mlp}", display=False)
+    # Signs and words that browsers would set without a space between them.
+    assert "<mi>z</mi><mo>&#x0223C;</mo>" in hooks.to_mathml(r"z \sim P", display=False)
+    logarithm = hooks.to_mathml(r"\ln \mathrm{softmax}(f)", display=True)
+    assert '<mi>ln</mi><mspace width="0.167em" /><mrow><mi>softmax</mi>' in logarithm
