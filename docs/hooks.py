@@ -9,7 +9,7 @@ import re
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,16 +67,6 @@ def convert_math(content: str) -> str:
     return _MATH.sub(lambda found: to_mathml(found[2], display=found[1] == "div"), content)
 
 
-def _minutes(minutes: Mapping[str, float], tier: str) -> str:
-    """Return the time of a tier as people say it; empty for a tier that an artifact does not have."""
-    if tier not in minutes:
-        return ""
-    value = minutes[tier]
-    if value < 1:
-        return f"{60 * value:.0f}{_SPACE}s"
-    return f"{value:g}{_SPACE}min" if value < 120 else f"{value / 60:.0f}{_SPACE}h"
-
-
 def _table(rows: Sequence[Sequence[str]]) -> str:
     """Return rows, the first of which is the header, as a Markdown table."""
     lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
@@ -98,7 +88,7 @@ def artifact_table(chosen: Sequence[Entry]) -> str:
             entry.title,
             entry.data,
             str(len(entry.claims)),
-            *(_minutes(entry.minutes, tier) for tier in tiers),
+            *(entry.time(tier).replace(" ", _SPACE) for tier in tiers),
             entry.hardware,
             f"`nox -s {_nox_session(entry)} -- --only {entry.id}`",
         ]

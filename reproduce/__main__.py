@@ -1,6 +1,7 @@
 """The command line: `python -m reproduce list|run|draw|verify|restore`."""
 
 import argparse
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -78,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--executor",
         default="local",
-        help=f"where to compute: {', '.join(EXECUTORS)} (default: local); dask needs the extra",
+        help=f"where to compute: {', '.join(EXECUTORS)} (default: local); dask needs the extra of that name",
     )
     run.add_argument("--scheduler", metavar="ADDRESS", help="a running Dask scheduler; by default one is started here")
     run.add_argument(
@@ -108,20 +109,22 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list(chosen: Sequence[Entry], output: Output) -> int:
-    """Print one line per artifact."""
-    header = ("id", "session", "paper label", "hardware", "minutes", "done", "title")
+    """Print one line per artifact, cut off where the lines of a terminal end."""
+    header = ("id", "session", "time", "hardware", "done", "title", "label in the paper")
     lines: list[tuple[str, ...]] = [header]
     for entry in chosen:
         work = runner.jobs(entry, output)
         done = sum(job.found.record is not None for job in work)
-        minutes = f"{entry.minutes[output.tier]:g}"
-        lines.append(
-            (entry.id, entry.session, entry.label, entry.hardware, minutes, f"{done}/{len(work)}", entry.title)
-        )
+        machine, time = entry.machine(output.tier), entry.time(output.tier)
+        lines.append((entry.id, entry.session, time, machine, f"{done}/{len(work)}", entry.title, entry.label))
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     for line in lines:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-    print(f"\nminutes are for tier {output.tier}; units done are those in {output.folder}")
+        text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(text)
+        print(text if len(text) <= columns else f"{text[: columns - 1]}…")
+    example = " ".join(["--only", chosen[0].id, "--tier", output.tier, *output.variant.options])
+    print(f"\ntimes are for tier {output.tier}; units done are those in {output.folder}")
+    print(f"to compute one: python -m reproduce run {example}")
     return 0
 
 

@@ -157,7 +157,7 @@ def dry_run(
 
     without = [entry.id for entry in chosen if not REGISTRY[entry.id].plan]
     if without:
-        say(f"{', '.join(without)}: nothing is known before they run.")
+        say(f"{', '.join(without)}: only what image figures take is known before they run.")
     planned = [entry for entry in chosen if REGISTRY[entry.id].plan]
     kind, num_devices = jax.devices()[0].platform, len(jax.devices())
     for groups in _by_protocol([job for entry in planned for job in jobs(entry, output)]):

@@ -35,6 +35,20 @@ class Entry:
     claims: tuple[str, ...]
     tolerances: Mapping[str, Tolerance]
 
+    def time(self, tier: str) -> str:
+        """Return how long it takes at a tier, as people say it; empty for a tier that it does not have."""
+        if tier not in self.minutes:
+            return ""
+        value = self.minutes[tier]
+        if value < 1:
+            return f"{60 * value:.0f} s"
+        return f"{value:g} min" if value < 120 else f"{value / 60:.0f} h"
+
+    def machine(self, tier: str) -> str:
+        """Return what a tier runs on: `hardware` names it first, then each tier for which it is another one."""
+        first, *others = self.hardware.split("; ")
+        return dict(other.split(": ") for other in others).get(tier, first)
+
     def note(self, tier: str, variant: Variant = DEFAULT) -> str:
         """Return what the corner of the figure says; empty for the paper's own data at full size."""
         if variant.name:

@@ -25,8 +25,10 @@ def restore(entry: Entry, output: Output, reference: Path) -> int:
     """
     name = f"{output.tier}/{entry.id}.csv"
     path, origin = reference / name, read_manifest(reference).get(name, {})
-    if not path.exists() or origin.get("sha256") != digest(path):
-        raise ReproduceError(f"{entry.id} must have accepted numbers, {name}, that are those of the manifest.")
+    if not path.exists():
+        raise ReproduceError(f"{entry.id} must have accepted numbers at tier {output.tier}; there is no {path}.")
+    if origin.get("sha256") != digest(path):
+        raise ReproduceError(f"{path} must be what its manifest says; its checksum is another one.")
     # The rows of a unit stand together, and its name is the column that no row has of its own.
     by_unit = {
         unit: [{column: value for column, value in row.items() if column != "unit"} for row in rows]

@@ -68,7 +68,10 @@ def test_numbers_of_another_experiment_are_not_restored(reference, tmp_path):
     with pytest.raises(ReproduceError, match="not known to be of this configuration"):
         restore(ENTRY, output, folder)
     (folder / "smoke" / "thm1.csv").write_text("unit,value\n")
-    with pytest.raises(ReproduceError, match="those of the manifest"):
+    with pytest.raises(ReproduceError, match="must be what its manifest says; its checksum is another one"):
+        restore(ENTRY, output, folder)
+    (folder / "smoke" / "thm1.csv").unlink()
+    with pytest.raises(ReproduceError, match="thm1 must have accepted numbers at tier smoke; there is no "):
         restore(ENTRY, output, folder)
     assert not any(output.root.rglob("*.json"))
 

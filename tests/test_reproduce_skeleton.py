@@ -5,6 +5,7 @@ import dataclasses
 import importlib
 import math
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -226,6 +227,23 @@ def test_list_tells_what_there_is(capsys, tmp_path):
     shown = capsys.readouterr().out
     assert all(entry.title in shown for entry in select(session="theory", tier="smoke"))
     assert "0/9" in shown
+    assert re.search(r"^thm3 +theory +42 s +CPU ", shown, re.MULTILINE)
+    assert "to compute one: python -m reproduce run --only fig01 --tier laptop" in shown
+
+
+def test_a_time_and_a_machine_are_those_of_the_tier():
+    (figure,), (chains,) = select(["fig02"], tier="paper"), select(["testbed_chains"], tier="paper")
+    assert [figure.machine(tier) for tier in ("laptop", "paper")] == ["CPU", "accelerators"]
+    assert [figure.time(tier) for tier in ("smoke", "laptop", "paper")] == ["30 s", "9 min", "105 h"]
+    assert (chains.time("paper"), chains.time("replication")) == ("100 min", "")
+
+
+def test_lines_of_the_list_end_where_a_terminal_does(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert cli.main(["list", "--session", "theory", "--out", str(tmp_path)]) == 0
+    table = capsys.readouterr().out.partition("\n\n")[0].splitlines()
+    assert len(table) == 8 and max(map(len, table)) == 60 and table[-1].endswith("…")
 
 
 @pytest.mark.parametrize("command", [[], ["list"], ["run"], ["draw"], ["verify"]])

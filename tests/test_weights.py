@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -357,6 +358,16 @@ def test_converter_runs_nothing_that_is_in_a_file(tmp_path):
     found = subprocess.run([*convert, tmp_path / "weights.pth", tmp_path / "out.safetensors"], capture_output=True)
     assert found.returncode != 0 and b"weights_only" in found.stderr.lower()
     assert not (tmp_path / "ran").exists() and not (tmp_path / "out.safetensors").exists()
+
+
+def test_converter_says_which_package_it_needs(tmp_path):
+    # A module of that name that cannot be imported stands in for a machine without PyTorch.
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(name='torch')")
+    convert = [sys.executable, ROOT / "scripts" / "convert_pth.py"]
+    without = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    found = subprocess.run([*convert, "a.pth", "b.safetensors"], capture_output=True, text=True, env=without)
+    assert found.returncode == 2 and "the package `torch` must be installed" in found.stderr
+    assert subprocess.run([*convert, "--help"], capture_output=True, env=without).returncode == 0
 
 
 @pytest.mark.parametrize(("name", "depth", "expected"), [("resnet20_00", 20, 0.91), ("resnet56_00", 56, 0.94)])
