@@ -105,6 +105,32 @@ def test_every_artifact_and_claim_of_the_index_is_told(tree):
     assert sum(int(tree["counts"][key]) for key in tree["verdicts"]) == len(CLAIMS)
 
 
+def test_claims_of_the_paper_and_beyond_are_all_of_them(tree):
+    paper, beyond = (tree["parts"][part] for part in ("paper", "beyond"))
+    assert all(int(paper[key]) + int(beyond[key]) == int(tree["counts"][key]) for key in tree["counts"])
+    assert int(beyond["all"]) == sum(name.startswith(("rep_", "dec_", "testbed_")) for name in CLAIMS)
+
+
+@pytest.mark.parametrize(
+    ("counts", "text"),
+    [
+        ({"holds": 44}, "44 hold"),
+        ({"holds": 1, "fails": 1}, "1 holds and 1 does not hold"),
+        ({"fails": 2, "undecided": 1, "missing": 3}, "2 do not hold, 1 is undecided and 3 have no accepted numbers yet"),
+    ],
+)
+def test_verdicts_are_counted_in_a_sentence(counts, text):
+    lines = [{"verdict": verdict} for verdict, count in counts.items() for _ in range(count)]
+    assert paper_content._tally(paper_content._counts(lines)) == text
+
+
+def test_costs_tell_what_tier_paper_would_take(tree):
+    costs = {name: tree["artifacts"][name]["cost"] for name in ("fig02", "thm3", "rep_bank", "fig12")}
+    assert (costs["fig02"]["full"], costs["thm3"]["full"]) == ("105 h, accelerators", "5 min, CPU")
+    assert costs["rep_bank"]["full"] == ""
+    assert costs["fig12"]["shared"] == "fig02 and 5 more"
+
+
 def test_names_in_the_text_are_those_of_claims_and_facts(tree):
     text = "\n".join(SOURCES.values())
     named = set(re.findall(r'#?(?:measured|verdict|judged|by-verdict)\("([^"]+)"', text))

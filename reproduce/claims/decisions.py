@@ -242,7 +242,7 @@ _ACTIVE = (
     *(
         _claim(
             f"rep_active-{name}",
-            f"On features of real images, choosing labels by {_NAMES[name]}, an epinet needs fewer than uniformly.",
+            f"On features of real images, an epinet needs fewer labels chosen by {_NAMES[name]} than chosen uniformly.",
             f"labels up to the accuracy, {name} minus uniform; at most the budget",
             _fewer(name),
             _BETTER,

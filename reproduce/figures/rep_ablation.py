@@ -14,7 +14,10 @@ def draw(rows: Rows) -> Figure:
         (factor, value): [row for row in own if row["factor"] == factor and str(row["value"]) == value]
         for factor, value in dict.fromkeys((row["factor"], str(row["value"])) for row in own)
     }
-    names = [value if factor == "none" else f"{factor.replace('_', ' ')} {value}" for factor, value in groups]
+    words = {"True": "yes", "False": "no"}
+    names = [
+        value if factor == "none" else f"{factor.replace('_', ' ')}: {words.get(value, value)}" for factor, value in groups
+    ]
     figure = Figure(figsize=(6.75, 0.2 * len(groups) + 0.9))
     axes = figure.subplots(1, 2, sharey=True)
     places = list(range(len(groups)))[::-1]

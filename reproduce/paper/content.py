@@ -22,6 +22,13 @@ _NUM_SAMPLES = 1000
 _KINDS = {"fig": "Figure", "tab": "Table", "thm": "Theorem"}
 _MISSING = "no accepted number yet"
 _VERDICTS = {verdict.name.lower(): verdict.value for verdict in Verdict} | {"missing": "missing"}
+# What a sentence says of one claim with a verdict, and of several.
+_TOLD = {
+    "holds": ("holds", "hold"),
+    "fails": ("does not hold", "do not hold"),
+    "undecided": ("is undecided", "are undecided"),
+    "missing": ("has no accepted numbers yet", "have no accepted numbers yet"),
+}
 _IMAGE_COLUMNS = {"agent", "size", "seed", "num_samples", "exact", "parameters", "error", "marginal", "joint"}
 _TESTBED_COLUMNS = {"label", "agent", "problem", "input_dim", "parameters", "marginal", "joint"}
 
@@ -80,13 +87,8 @@ def _counts(lines: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def _tally(counts: Mapping[str, str]) -> str:
     """Return the counts of verdicts as a sentence has them."""
-    words = {"holds": "hold", "fails": "do not hold"}
-    parts = [
-        f"{counts[verdict]} {words.get(verdict, verdict) if counts[verdict] != '1' else _VERDICTS[verdict]}"
-        for verdict in _VERDICTS
-        if counts[verdict] != "0"
-    ]
-    return ", ".join(parts)
+    told = [f"{counts[name]} {words[counts[name] != '1']}" for name, words in _TOLD.items() if counts[name] != "0"]
+    return " and ".join([", ".join(told[:-1]), told[-1]] if len(told) > 1 else told)
 
 
 def _image_scores(rows: Sequence[Row]) -> list[list[str]]:
@@ -155,7 +157,8 @@ def _cost(shown: Shown) -> dict[str, str]:
         "runs": number(origin["units"]) if "units" in origin else "not recorded",
         "machine": f"{_told(origin, 'device')}, {_told(origin, 'cpus')} cores",
         "jax": _told(origin, "versions", "jax"),
-        "shared": ", ".join(others),
+        "shared": ", ".join(others) if len(others) <= 2 else f"{others[0]} and {len(others) - 1} more",
+        "full": f"{entry.time('paper')}, {entry.machine('paper')}" if "paper" in entry.minutes else "",
     }
 
 
@@ -192,12 +195,18 @@ def content(chosen: Sequence[Shown], *, reference: Path, departures: Path, versi
     tiers = {shown.entry.id: shown.accepted.tier if shown.accepted else None for shown in chosen}
     at_tier = Counter(tiers.values())
     counts = _counts(list(claims.values()))
+    # Claims about figures, tables and theorems of the paper, and about what it does not have.
+    parts = {
+        part: _counts([claims[name] for s in chosen for name in s.entry.claims if (_name(s.entry.id) != "") is own])
+        for part, own in (("paper", True), ("beyond", False))
+    }
     return {
         "version": version,
         "digest": digest(reference / "manifest.json")[:12],
         "verdicts": _VERDICTS,
         "counts": counts,
         "tally": _tally(counts),
+        "parts": {part: {**own, "tally": _tally(own)} for part, own in parts.items()},
         "artifacts": {
             shown.entry.id: _artifact(shown, [claims[name] for name in shown.entry.claims]) for shown in chosen
         },
