@@ -8,7 +8,6 @@ from ..registry import REGISTRY
 from .words import number
 
 _FACTS: Mapping[str, tuple[str, Callable[[Any], float | None]]] = {
-    "fig01-indices": ("fig01", lambda c: c.num_samples),
     "thm1-tau": ("thm1", lambda c: max(c.taus)),
     "thm1-replicas": ("thm1", lambda c: c.num_replicas),
     "thm2-problems": ("thm2", lambda c: c.num_problems * len(c.taus) * len(c.num_actions)),
@@ -30,7 +29,6 @@ _FACTS: Mapping[str, tuple[str, Callable[[Any], float | None]]] = {
     "images-smallest": ("fig02", lambda c: min(c.protocol.sizes)),
     "images-largest": ("fig02", lambda c: max(c.protocol.sizes)),
     "digits-train": ("fig10", lambda c: c.protocol.num_train),
-    "digits-test": ("fig10", lambda c: c.protocol.num_test),
 }
 
 
