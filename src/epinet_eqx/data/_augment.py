@@ -15,6 +15,8 @@ from jaxtyping import Shaped
 from .._checks import check_positive
 
 Transform = Callable[[Any, np.random.Generator], Any]
+"""Called as `transform(image, rng)`: any function of an image and a generator of random numbers."""
+
 Image = Shaped[np.ndarray, "channels height width"]
 
 
@@ -115,5 +117,10 @@ class CropAndResize:
 
 
 CIFAR10_TRAIN = (RandomCrop(padding=4), RandomFlip())
+"""Training images of CIFAR-10: a crop after padding by 4 pixels, and a flip."""
+
 CIFAR100_TRAIN = (RandomCrop(padding=2), RandomFlip(), Cutout(16, probability=0.5))
+"""Training images of CIFAR-100: a crop after padding by 2 pixels, a flip, and for half of them a cutout of 16 pixels."""
+
 AUGMENTED_DYADIC = (CropAndResize(margin=4), RandomFlip())
+"""Draws of augmented dyadic batches (Appendix E): a crop that is resized back, and a flip."""

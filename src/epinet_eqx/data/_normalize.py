@@ -65,5 +65,10 @@ class Normalization:
 
 
 IMAGENET_NORMALIZATION = Normalization((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+"""Mean and standard deviation of the channels of ImageNet."""
+
 CIFAR10_NORMALIZATION = Normalization((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
+"""Mean and standard deviation of the channels of CIFAR-10."""
+
 CIFAR100_NORMALIZATION = Normalization((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
+"""Mean and standard deviation of the channels of CIFAR-100."""

@@ -14,6 +14,8 @@ from ..networks import (
 )
 
 Naming: TypeAlias = Literal["torchvision", "timm", "cifar"]
+"""What a file calls its tensors: as torchvision, as timm, or as PyTorch's CIFAR repositories do."""
+
 _Layer: TypeAlias = ImageConv | BatchNorm | Linear
 
 

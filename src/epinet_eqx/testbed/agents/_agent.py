@@ -14,8 +14,8 @@ from ...bayes._stack import stack
 from .._problem import Problem
 from .._stacks import num_stacked_problems, padded_size, stack_problems, take_member
 
-# Any function from a problem and a key to an ENN is an agent.
 Agent = Callable[[Problem, PRNGKeyArray], AbstractENN]
+"""Any function from a problem and a key to an ENN is an agent."""
 
 
 class AbstractAgent(abc.ABC):

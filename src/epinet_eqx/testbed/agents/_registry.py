@@ -22,6 +22,7 @@ AGENTS: dict[str, AbstractAgent] = {
     "sgmcmc": SGMCMCAgent(),
     "epinet": EpinetAgent(),
 }
+"""The agents of Table 1 by their names, with tuned hyperparameters."""
 
 
 def find_agent(name: str) -> AbstractAgent:
