@@ -66,7 +66,7 @@ def _draw_boxes(
     frame = {"facecolor": "#eef3fb", "edgecolor": blue, "linewidth": 1.0, "linestyle": (0, (4, 2)), "zorder": 0}
     center = (heights[0] + heights[-1]) / 2
     _box(ax, 10.65, center, [], width=5.6, height=heights[0] - heights[-1] + 2.0, **frame)
-    ax.text(13.35, heights[-1] - 0.96, "epinet $\\sigma_\\eta$", color=blue, fontsize=8, ha="right", va="bottom")
+    ax.text(13.4, heights[-1] - 1.02, "epinet $\\sigma_\\eta$", color=blue, fontsize=8, ha="right", va="top")
     learnable = ["learnable $\\sigma^L_\\eta$", parts["learnable"]["sizes"], _size(parts["learnable"])]
     _box(ax, 11.0, heights[0], learnable, width=4.4, edgecolor=blue, linewidth=1.4)
     for number, (prior, y) in enumerate(zip(priors, heights[1:], strict=True), start=1):

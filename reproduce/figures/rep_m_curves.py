@@ -9,7 +9,7 @@ from ._scaling import add_legend
 
 
 def draw(rows: Rows) -> Figure:
-    """Draw one panel per depth of the bases; ensembles of the smallest depth are lines across all."""
+    """Draw one panel per depth of the bases; ensembles of the smallest depth are lines across all, named at the end."""
     epinets = chosen(rows, part="epinets", kind="tuned", tau=TAU)
     depths = sorted(values_of(epinets, "depth"))
     ensembles = chosen(rows, part="ensembles", kind="tuned", tau=TAU, depth=depths[0])
@@ -23,9 +23,9 @@ def draw(rows: Rows) -> Figure:
         for size in sorted(values_of(ensembles, "size"))[1:]:
             level, _ = mean_of(chosen(ensembles, size=size), "joint")
             ax.axhline(level, color=AGENTS["ensemble"].color, linewidth=0.9, linestyle="--", zorder=0)
-            ax.annotate(
-                f"{size}", (1.0, level), xycoords=("axes fraction", "data"), fontsize=6, va="bottom", ha="right"
-            )
+            if ax is axes[-1]:
+                words = f"ensemble of {size:g}"
+                ax.annotate(words, (1.03, level), xycoords=("axes fraction", "data"), fontsize=6, va="center")
         ax.set_xscale("log")
         ax.set_yscale("log")
         ax.set_title(f"ResNet-{depth}", fontsize=8)
