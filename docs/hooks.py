@@ -114,7 +114,12 @@ def expectations(chosen: Sequence[Entry]) -> str:
     rows = [_expectation(CLAIMS[name], best_accepted(entry.id, REFERENCE)) for entry in chosen for name in entry.claims]
     table = _table([["claim", "statement", "measured", "verdict", "tier"], *rows])
     found = Counter(row[3] for row in rows)
-    words = {"holds": "hold", "does not hold": "do not hold", "undecided": "are undecided", "not measured": "have no value"}
+    words = {
+        "holds": "hold",
+        "does not hold": "do not hold",
+        "undecided": "are undecided",
+        "not measured": "have no value",
+    }
     told = [f"{found[verdict]} {words[verdict]}" for verdict in words if found[verdict]]
     told += [f"{found[_WAITING]} have no accepted numbers yet"] if found[_WAITING] else []
     title = f"What to expect: of {len(rows)} claims, {', '.join(told)}"

@@ -1,10 +1,17 @@
 """The command line: `python -m reproduce list|run|draw|verify|restore`."""
 
 import argparse
+import importlib.util
 import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+if importlib.util.find_spec("epinet_eqx") is None:
+    sys.exit(
+        'The package `epinet_eqx` must be installed where this runs: `pip install -e ".[plot,data]"`, or use the '
+        "Python of a nox session, such as .nox/reproduce_theory/bin/python."
+    )
 
 from tqdm import tqdm
 

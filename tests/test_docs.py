@@ -164,8 +164,13 @@ def test_tables_have_the_tiers_of_their_artifacts_and_titles_count_all_verdicts(
 def test_measurements_have_the_digits_that_their_error_leaves():
     # A difference with a large error, and one with a small one: the paper tells them alike.
     for name in ("rep_human-ambiguous", "rep_scaling-released"):
-        value, error = re.fullmatch(r"\+(\S+)\s±\s(\S+)", hooks.fill_in_measurements(f"<!-- measured: {name} -->")).groups()
-        assert len(value.partition(".")[2]) == len(error.partition(".")[2]) and len(error.strip("0.").replace(".", "")) == 2
+        value, error = re.fullmatch(
+            r"\+(\S+)\s±\s(\S+)", hooks.fill_in_measurements(f"<!-- measured: {name} -->")
+        ).groups()
+        assert (
+            len(value.partition(".")[2]) == len(error.partition(".")[2])
+            and len(error.strip("0.").replace(".", "")) == 2
+        )
 
 
 def test_measurements_of_the_replication_are_filled_in():

@@ -116,7 +116,10 @@ def test_claims_of_the_paper_and_beyond_are_all_of_them(tree):
     [
         ({"holds": 44}, "44 hold"),
         ({"holds": 1, "fails": 1}, "1 holds and 1 does not hold"),
-        ({"fails": 2, "undecided": 1, "missing": 3}, "2 do not hold, 1 is undecided and 3 have no accepted numbers yet"),
+        (
+            {"fails": 2, "undecided": 1, "missing": 3},
+            "2 do not hold, 1 is undecided and 3 have no accepted numbers yet",
+        ),
     ],
 )
 def test_verdicts_are_counted_in_a_sentence(counts, text):

@@ -255,6 +255,14 @@ def test_help_is_there(command, capsys):
     assert "examples:" in words or "--tier" in words
 
 
+def test_without_the_package_it_says_how_to_install_it():
+    # Without site-packages nothing is installed.
+    root = pathlib.Path(__file__).parent.parent
+    found = subprocess.run([sys.executable, "-S", "-m", "reproduce", "list"], capture_output=True, text=True, cwd=root)
+    assert found.returncode == 1 and "`epinet_eqx` must be installed" in found.stderr
+    assert "Traceback" not in found.stderr
+
+
 def test_drawing_without_records_says_how_to_get_them(capsys, tmp_path):
     assert cli.main(["draw", "--only", "thm1", "--out", str(tmp_path)]) == 1
     assert f"run --tier laptop --only thm1 --out {tmp_path}" in capsys.readouterr().err

@@ -16,7 +16,8 @@ def draw(rows: Rows) -> Figure:
     }
     words = {"True": "yes", "False": "no"}
     names = [
-        value if factor == "none" else f"{factor.replace('_', ' ')}: {words.get(value, value)}" for factor, value in groups
+        value if factor == "none" else f"{factor.replace('_', ' ')}: {words.get(value, value)}"
+        for factor, value in groups
     ]
     figure = Figure(figsize=(6.75, 0.2 * len(groups) + 0.9))
     axes = figure.subplots(1, 2, sharey=True)

@@ -120,7 +120,7 @@ CIFAR10_TRAIN = (RandomCrop(padding=4), RandomFlip())
 """Training images of CIFAR-10: a crop after padding by 4 pixels, and a flip."""
 
 CIFAR100_TRAIN = (RandomCrop(padding=2), RandomFlip(), Cutout(16, probability=0.5))
-"""Training images of CIFAR-100: a crop after padding by 2 pixels, a flip, and for half of them a cutout of 16 pixels."""
+"""Training images of CIFAR-100: a crop after padding by 2 pixels, a flip, and for half of them a cutout."""
 
 AUGMENTED_DYADIC = (CropAndResize(margin=4), RandomFlip())
 """Draws of augmented dyadic batches (Appendix E): a crop that is resized back, and a flip."""

@@ -18,8 +18,11 @@ from ._batch_bald import batch_bald
 from ._pool_learner import PoolLearner
 
 Acquisition = Callable[..., Int[Array, " size"]]
-"""A rule that chooses inputs to label: `acquisition(enn, x, size, available=available, key=key)`, with the whole pool `x`,
-returns the positions of `size` inputs that are available."""
+"""A rule that chooses inputs to label.
+
+`acquisition(enn, x, size, available=available, key=key)`, with the whole pool `x`, returns the positions of `size`
+inputs that are available.
+"""
 
 
 def by_score(score: Callable[..., Float[Array, " batch"]], **options: Any) -> Acquisition:
