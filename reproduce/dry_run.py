@@ -11,7 +11,7 @@ from .index import Entry
 from .inputs import Inputs
 from .paths import Output
 from .registry import REGISTRY
-from .runner import Job, grouped, jobs, networks_in
+from .runner import Job, jobs, networks_in
 from .seeds import SEEDS
 
 DEFAULT_TFLOPS = 50.0
@@ -124,13 +124,12 @@ def tabulate(
 
 
 def _by_protocol(work: Sequence[Job]) -> list[list[list[Job]]]:
-    """Return the groups of jobs that are the same but for their seeds together."""
-    found: dict[Any, list[list[Job]]] = {}
-    for group in grouped(work):
-        parts = tuple(sorted(job.config.part for job in group))
-        key = (REGISTRY[group[0].artifact].folder(group[0].artifact), group[0].config.protocol, parts)
-        found.setdefault(key, []).append(group)
-    return list(found.values())
+    """Return the jobs of each protocol, one list per seed."""
+    found: dict[Any, dict[int, list[Job]]] = {}
+    for job in work:
+        key = (REGISTRY[job.artifact].folder(job.artifact), job.config.protocol)
+        found.setdefault(key, {}).setdefault(job.config.seed, []).append(job)
+    return [list(by_seed.values()) for by_seed in found.values()]
 
 
 def dry_run(

@@ -173,7 +173,7 @@ REGISTRY: dict[str, Artifact] = {
     "fig02": _image(_AGENTS, PAIRS, "imagenet", "fig02"),
     "fig06": _image((*_ALL_AGENTS, "controls"), PAIRS, "imagenet", "fig06"),
     "fig07": _image(("grids",), PAIRS, "imagenet", "fig07"),
-    "fig08": _image(("augmented",), PAIRS, "imagenet", "fig08"),
+    "fig08": _image(("augmented", "augmented-baselines"), PAIRS, "imagenet", "fig08"),
     "fig12": _image(_AGENTS, PAIRS, "imagenet", "fig12"),
     "fig13": _image(("bases", "epinets"), PAIRS, "imagenet", "fig13"),
     "fig14": _image(("ablation",), PAIRS, "imagenet", "fig14", draws_config=True),

@@ -260,6 +260,8 @@ def test_a_bandit_of_fashion_mnist_needs_its_files(tmp_path):
     config = bandit_of(bandit="fashion", size=replace(SIZE, pooling=14))
     with pytest.raises(ReproduceError, match="`--data-dir` must be given; expected a folder fashion-mnist"):
         bandits_fashion.run([config], key=jr.key(0), inputs=Inputs())
+    with pytest.raises(ReproduceError, match="fashion_mnist cannot be read from .* Expected a folder fashion-mnist"):
+        bandits_fashion.run([config], key=jr.key(0), inputs=Inputs(data_dir=tmp_path))
     folder = tmp_path / "fashion-mnist"
     folder.mkdir()
     images = np.random.default_rng(0).integers(0, 256, (20, 28, 28)).astype(np.uint8)

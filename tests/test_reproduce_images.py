@@ -106,6 +106,14 @@ def test_dropout_is_compared_at_both_numbers_of_indices():
     assert judge(CLAIMS["fig06-dropout-equal"], rows).verdict is Verdict.FAILS
 
 
+def test_baselines_share_no_network_and_are_computed_beside_the_rest():
+    parts = ("bases", "baselines", "augmented", "augmented-baselines")
+    configs = {f"{part}-{seed}": Part(protocol=TINY, part=part, seed=seed) for seed in (0, 1) for part in parts}
+    assert images.groups(configs) == [
+        [f"{part}-{seed}" for part in own] for seed in (0, 1) for own in (parts[::2], parts[1::2])
+    ]
+
+
 def test_a_seed_runs_and_is_drawn():
     parts = ("bases", "ensembles", "epinets", "grids")
     configs = [Part(protocol=TINY, part=part, seed=0) for part in parts]

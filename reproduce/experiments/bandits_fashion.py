@@ -9,6 +9,7 @@ from jaxtyping import PRNGKeyArray
 from epinet_eqx.data import fashion_mnist
 
 from ..configs.decisions import BanditOf
+from ..errors import ReproduceError
 from ..inputs import Inputs
 from ..record import Row
 from .bandits import Place, image_bandit, place_of_images, run_in
@@ -34,5 +35,8 @@ def run(configs: Sequence[BanditOf], *, key: PRNGKeyArray, inputs: Inputs) -> li
     folder = inputs.require("data_dir", expected=_EXPECTED)
     # Beside other data sets it has a folder of its own.
     own = folder / _FOLDER
-    place = fashion_place(own if own.is_dir() else folder, config.size.pooling)
+    try:
+        place = fashion_place(own if own.is_dir() else folder, config.size.pooling)
+    except (OSError, ValueError) as error:
+        raise ReproduceError(f"fashion_mnist cannot be read from {folder}: {error} Expected {_EXPECTED}.") from error
     return [run_in(place, config, key=key)]

@@ -1,5 +1,6 @@
 """The image protocols: base networks, ensembles, epinets, baselines, ablations, on one data set (Section 6, App. G)."""
 
+import functools as ft
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -24,16 +25,19 @@ from .image_scores import is_finite, joined, score
 Rows = list[dict[str, Any]]
 
 _FAMILIES = ("bases", "ensembles", "epinets", "baselines")
+_AUGMENTED = {"augmented": ("bases", "ensembles", "epinets"), "augmented-baselines": ("baselines",)}
+# No network of these is one of the other parts'.
+_ON_THEIR_OWN = ("baselines", "augmented-baselines")
 _NUM_SHOWN = 4
 # Larger images are shown with fewer pixels.
 _MAX_SHOWN_SIZE = 56
 
 
 def groups(configs: Mapping[str, Part]) -> list[list[str]]:
-    """Return the parts of one seed together: they share their networks, each of which is trained once."""
+    """Return the parts of one seed together that share networks, each of which is trained once."""
     found: dict[Any, list[str]] = {}
     for name, config in configs.items():
-        found.setdefault((config.protocol, config.seed), []).append(name)
+        found.setdefault((config.protocol, config.seed, config.part in _ON_THEIR_OWN), []).append(name)
     return list(found.values())
 
 
@@ -100,11 +104,11 @@ def _ablation(lab: Lab) -> Rows:
     return found
 
 
-def _augmented(lab: Lab) -> Rows:
+def _augmented(lab: Lab, families: Sequence[str]) -> Rows:
     """Return the joint loss under plain and under augmented dyadic sampling of the first pairs."""
     protocol = lab.protocol
     rows = []
-    for family in _FAMILIES:
+    for family in families:
         known = {(row["agent"], row["size"]): row for row in _scores(lab, family) if _is_shown(lab, row)}
         for agent in _agents(lab, family):
             plain, finite = known[agent.name, agent.size], is_finite(agent.enn)
@@ -164,9 +168,9 @@ def _grids(lab: Lab) -> Rows:
 
 
 _PARTS: dict[str, Callable[[Lab], Rows]] = {
-    **{family: (lambda lab, family=family: _scores(lab, family)) for family in _FAMILIES},
+    **{family: ft.partial(_scores, family=family) for family in _FAMILIES},
+    **{part: ft.partial(_augmented, families=families) for part, families in _AUGMENTED.items()},
     "controls": _controls,
-    "augmented": _augmented,
     "ablation": _ablation,
     "grids": _grids,
 }
@@ -197,8 +201,8 @@ def plan(configs: Sequence[Part], *, inputs: Inputs, key: PRNGKeyArray) -> list[
             agents: Iterator[Any] = _ablation_agents(lab)
         elif config.part == "controls":
             agents = _control_agents(lab)
-        elif config.part == "augmented":
-            agents = chain.from_iterable(_agents(lab, family) for family in _FAMILIES)
+        elif config.part in _AUGMENTED:
+            agents = chain.from_iterable(_agents(lab, family) for family in _AUGMENTED[config.part])
         else:
             agents = _agents(lab, config.part) if config.part in _FAMILIES else iter(())
         for _ in agents:

@@ -74,6 +74,17 @@ def _divergences(configs: Sequence[ThesisOf], *, key: PRNGKeyArray) -> dict[int,
     }
 
 
+@eqx.filter_jit
+def _uniform_regrets(environment: TestbedEnvironment, keys: Array) -> Float[Array, " runs"]:
+    """Return the expected regret of one step by uniform choice, of each run."""
+
+    def one(key: PRNGKeyArray) -> Float[Array, ""]:
+        expected = environment(named_keys(key, "environment")[0]).round(key=key).expected
+        return jnp.max(expected) - jnp.mean(expected)
+
+    return jax.vmap(one)(keys)
+
+
 def _regrets(config: ThesisOf, *, key: PRNGKeyArray) -> np.ndarray:
     """Return the regret of each run over that of uniform choice."""
     environment = TestbedEnvironment(jnp.asarray(config.temperature, dtype=float), config.input_dim, config.num_actions)
@@ -86,12 +97,8 @@ def _regrets(config: ThesisOf, *, key: PRNGKeyArray) -> np.ndarray:
         num_steps=config.num_steps,
     )
     runs = run_bandits(agent, environment, num_steps=config.num_steps, keys=keys)
-
-    def uniform(own_key: PRNGKeyArray) -> Float[Array, ""]:
-        expected = environment(named_keys(own_key, "environment")[0]).round(key=own_key).expected
-        return config.num_steps * (jnp.max(expected) - jnp.mean(expected))
-
-    return np.asarray(runs.regret[:, -1] / jax.vmap(uniform)(jr.clone(keys)), dtype=float)
+    uniform = config.num_steps * _uniform_regrets(environment, jr.clone(keys))
+    return np.asarray(runs.regret[:, -1] / uniform, dtype=float)
 
 
 def run(configs: Sequence[ThesisOf], *, key: PRNGKeyArray) -> list[list[Row]]:

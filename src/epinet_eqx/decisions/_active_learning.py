@@ -13,6 +13,7 @@ from .._checks import check_positive, num_examples, require
 from .._enn import AbstractENN
 from .._keys import named_keys
 from ..losses import Batch
+from ..testbed._compile import jit_for_one_run
 from ._acquire import acquire
 from ._batch_bald import batch_bald
 from ._pool_learner import PoolLearner
@@ -71,7 +72,7 @@ class ActiveRun(eqx.Module):
     enn: AbstractENN
 
 
-@eqx.filter_jit
+@jit_for_one_run
 def _train(
     learner: PoolLearner,
     pool: Batch,

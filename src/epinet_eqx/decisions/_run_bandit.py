@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
 from .._checks import check_positive, is_traced
 from .._keys import named_keys
-from ..testbed._compile import jit_lightly, jit_unoptimized
+from ..testbed._compile import jit_for_one_run, jit_unoptimized
 from ._bandit import AbstractBandit
 from ._bandit_agent import AbstractBanditAgent
 from ._rules import draw_action
@@ -73,7 +73,7 @@ def _act(
 
 # Two programs: random weights are drawn once, and to optimize that took three times as long as to compile the loop.
 _prepare_compiled = jit_unoptimized(_prepare)
-_act_compiled = jit_lightly(_act)
+_act_compiled = jit_for_one_run(_act)
 
 
 def _inside(arguments: PyTree) -> bool:
@@ -144,7 +144,7 @@ def _act_all(
 
 
 _prepare_all_compiled = jit_unoptimized(_prepare_all)
-_act_all_compiled = jit_lightly(_act_all)
+_act_all_compiled = jit_for_one_run(_act_all)
 
 
 def run_bandits(
