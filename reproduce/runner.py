@@ -227,7 +227,9 @@ def origin(entry: Entry, output: Output) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for name in records[0].provenance:
         values = [found.provenance.get(name) for found in records]
-        different = list({json.dumps(value): value for value in values}.values())
+        # What was restored from accepted numbers of several commits has a list already.
+        flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
+        different = list({json.dumps(value): value for value in flat}.values())
         merged[name] = different[0] if len(different) == 1 else different
     merged["seconds"] = round(sum(found.provenance["seconds"] for found in records), 1)
     merged["units"] = len(records)

@@ -205,14 +205,15 @@ def test_what_two_figures_share_is_computed_once(output, computed):
     assert all(job.found.record is not None for entry in chosen for job in runner.jobs(entry, output))
 
 
-def test_provenance_of_a_run_over_several_commits_lists_them(output, computed):
+@pytest.mark.parametrize(("commit", "commits"), [("d", ["d", "c"]), (["a", "c"], ["a", "c"]), ("c", "c")])
+def test_provenance_of_a_run_over_several_commits_lists_them(output, computed, commit, commits):
     run(output, [])
     path = output.record("thm1", computed[0])
     content = json.loads(path.read_text())
-    path.write_text(json.dumps({**content, "provenance": {"seconds": 2.0, "commit": "d"}}))
+    path.write_text(json.dumps({**content, "provenance": {"seconds": 2.0, "commit": commit}}))
     found = runner.origin(ENTRY, output)
     assert found.pop("fingerprint") == runner.fingerprint(runner.jobs(ENTRY, output))
-    assert found == {"seconds": 3.0, "commit": ["d", "c"], "units": 2, "missing": 0}
+    assert found == {"seconds": 3.0, "commit": commits, "units": 2, "missing": 0}
 
 
 @pytest.mark.parametrize("tier", TIERS)
