@@ -198,6 +198,9 @@ REGISTRY: dict[str, Artifact] = {
         reads_inputs=True,
         tiers=_REPLICATION_TIERS,
     ),
+    "dec_active": Artifact(config=ActiveLearning(), run="active:run", draw="dec_active", groups="groups"),
+    "dec_thesis": Artifact(config=Thesis(), run="thesis:run", draw="dec_thesis", groups="groups"),
+    "dec_sets": Artifact(config=Sets(), run="sets:run", draw="dec_sets", groups="groups"),
     "dec_bandits": Artifact(config=Bandits(), run="bandits:run", draw="dec_bandits", groups="groups"),
     "dec_fashion": Artifact(
         config=Bandits(
@@ -212,7 +215,4 @@ REGISTRY: dict[str, Artifact] = {
         reads_inputs=True,
         tiers=_REPLICATION_TIERS,
     ),
-    "dec_active": Artifact(config=ActiveLearning(), run="active:run", draw="dec_active", groups="groups"),
-    "dec_thesis": Artifact(config=Thesis(), run="thesis:run", draw="dec_thesis", groups="groups"),
-    "dec_sets": Artifact(config=Sets(), run="sets:run", draw="dec_sets", groups="groups"),
 }

@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from epinet_eqx import AbstractENN, named_keys
 from epinet_eqx.decisions import any_success, as_independent, choose_set, sample_labels, set_reward
 from epinet_eqx.testbed import GenerativeModel, Problem, Setting, generate_problems, problem_keys, train_agent
+from epinet_eqx.testbed._compile import jit_for_one_run
 
 from ..configs.decisions import SetsOf
 from ..record import Row
@@ -68,7 +69,7 @@ def choose(
     }
 
 
-@eqx.filter_jit
+@jit_for_one_run
 def _choose_all(config: SetsOf, enns: AbstractENN, problems: Problem, copies: Int[Array, ""], keys: Array) -> Any:
     """Return the mean over pools of what `choose` returns, for each problem."""
     arrays, rest = eqx.partition((enns, problems.model), eqx.is_array)
