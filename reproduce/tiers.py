@@ -154,7 +154,7 @@ _LAPTOP: Mapping[type, Mapping[str, Any]] = {
     Thesis: {
         "variants": thesis_variants((3, 10)),
         "input_dims": (10,),
-        "num_problems": 8,
+        "num_problems": 6,
         "num_batches": 200,
         "num_actions": 50,
         "num_steps": 500,
