@@ -141,7 +141,7 @@ _LAPTOP: Mapping[type, Mapping[str, Any]] = {
     Bandits: {
         "matched": ("neural",),
         "with_rules": ("neural",),
-        "size": BanditSize(num_steps=1000, num_runs=10, num_actions=50, pooling=2, batch_size=32),
+        "size": BanditSize(num_steps=1000, num_runs=8, num_actions=50, pooling=2, batch_size=32),
     },
     ActiveLearning: {
         "num_runs": 5,

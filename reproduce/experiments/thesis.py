@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from epinet_eqx import named_keys
 from epinet_eqx.decisions import NeuralBandit, run_bandits
 from epinet_eqx.testbed import Problem, Setting, evaluate, stack_problems
+from epinet_eqx.testbed._compile import jit_unoptimized
 
 from ..configs.decisions import ThesisOf
 from ..record import Row
@@ -74,7 +75,7 @@ def _divergences(configs: Sequence[ThesisOf], *, key: PRNGKeyArray) -> dict[int,
     }
 
 
-@eqx.filter_jit
+@jit_unoptimized
 def _uniform_regrets(environment: TestbedEnvironment, keys: Array) -> Float[Array, " runs"]:
     """Return the expected regret of one step by uniform choice, of each run."""
 
