@@ -168,14 +168,8 @@ _OURS = ("fig06-dropout-equal", "fig06-sngp-equal", "fig06-no-prior", "fig06-hea
 
 def _claim(id_: str, statement: str, quantity: str, measure: Measure, rule: Rule) -> Claim:
     """Return a claim; its place in the paper follows from its id."""
-    return Claim(
-        id=id_,
-        statement=statement,
-        location="beyond the paper" if id_ in _OURS else _PLACES[id_.partition("-")[0]],
-        quantity=quantity,
-        measure=measure,
-        rule=rule,
-    )
+    location = "beyond the paper" if id_ in _OURS else _PLACES[id_.partition("-")[0]]
+    return Claim(id=id_, statement=statement, location=location, quantity=quantity, measure=measure, rule=rule)
 
 
 def _scaling(artifact: str) -> tuple[Claim, ...]:
