@@ -13,6 +13,7 @@ from .configs import (
     Chains,
     Config,
     Curves,
+    Departures,
     EnnRabbitDuck,
     EpinetDiagram,
     EpinetTraining,
@@ -28,7 +29,7 @@ from .configs import (
 from .configs.decisions import BanditSize, thesis_variants
 from .configs.image_paper import full_protocol
 from .configs.images import Protocol
-from .configs.testbed import ABLATIONS, BALANCED, scaling_variants, variant_of
+from .configs.testbed import ABLATIONS, BALANCED, departure_variants, scaling_variants, variant_of
 
 _FEW = (variant_of("mlp"), variant_of("epinet"), variant_of("ensemble", num_particles=3))
 
@@ -61,6 +62,11 @@ _SMOKE: Mapping[type, Mapping[str, Any]] = {
     },
     Ablation: {
         "rows": (("prior scale", ((("prior_scale", 0.0),), (("prior_scale", 1.0),))),),
+        "problems": (16, 17),
+        "num_batches": 100,
+    },
+    Departures: {
+        "variants": (_FEW[1], variant_of("epinet", stop_gradient=False)),
         "problems": (16, 17),
         "num_batches": 100,
     },
@@ -130,6 +136,7 @@ _LAPTOP: Mapping[type, Mapping[str, Any]] = {
         "rows": tuple((name, row[:1] + row[-1:]) for name, row in ABLATIONS),
         "problems": (71, 72, 91, 92),
     },
+    Departures: {"variants": departure_variants(chain=20_000), "problems": (71, 72, 91, 92)},
     Curves: {
         "variants": scaling_variants((10,), chain=20_000),
         "problems": (91, 92),

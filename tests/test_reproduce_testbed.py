@@ -6,9 +6,9 @@ import jax.random as jr
 import pytest
 
 from reproduce.claims import CLAIMS, Verdict, judge
-from reproduce.configs.testbed import ABLATIONS, BALANCED, ENSEMBLE_SIZES, Scaling, Score, variant_of
+from reproduce.configs.testbed import ABLATIONS, BALANCED, ENSEMBLE_SIZES, Departures, Scaling, Score, variant_of
 from reproduce.experiments import testbed
-from reproduce.figures import fig05, fig09
+from reproduce.figures import fig05, fig09, testbed_departures
 from reproduce.stratified import difference_of, mean_of
 from reproduce.tiers import laptop
 
@@ -109,3 +109,21 @@ def test_scores_are_one_row_per_problem_and_can_be_drawn():
     assert fig05.draw(rows).axes
     changed = [{**row, "label": variant_of("epinet", prior_scale=1.0).label} for row in rows]
     assert fig09.draw([*rows, *changed]).axes
+
+
+def test_departures_share_what_the_figures_have_and_claims_follow_the_numbers():
+    units = Departures().units()
+    assert units["epinet-001"] == Scaling().units()["epinet-001"]
+    labels = list(dict.fromkeys(unit.variant.label for unit in units.values()))
+    agents = [testbed.make_agent(unit.variant) for unit in units.values()]
+    assert {agent.prior_variance for agent in agents if hasattr(agent, "prior_variance")} == {0.1, 1.0, 10.0}
+    values = dict(zip(labels, (0.2, 0.21, 0.3, 0.5, 0.1, 0.15), strict=True))
+    rows = [row(label, problem, value + 0.01 * problem) for label, value in values.items() for problem in (1, 2, 3)]
+    names = ("initializer", "stop-gradient", "sgmcmc")
+    verdicts = [judge(CLAIMS[f"testbed_departures-{name}"], rows).verdict for name in names]
+    assert verdicts == [Verdict.HOLDS, Verdict.FAILS, Verdict.HOLDS]
+    left = testbed_departures.draw(rows).axes[0]
+    assert [text.get_text() for text in left.get_yticklabels()][3:5] == [
+        "sgmcmc, prior variance 0.1",
+        "sgmcmc, prior variance 1",
+    ]

@@ -120,6 +120,12 @@ def _farthest(changes: Sequence[dict[str, Any]]) -> Measure:
     return measure
 
 
+def _wider_prior(rows: Sequence[Row]) -> Measurement:
+    """Compare the epinet with `sgmcmc` whose prior has ten times the variance of the authors' default."""
+    labels = [label for label in labels_of(rows, "sgmcmc") if label.endswith("-prior_variance=1.0")]
+    return _difference(rows, "epinet", labels[0], "joint") if labels else _UNKNOWN
+
+
 def _shorter_chains(rows: Sequence[Row]) -> Measurement:
     """Return how much more the second longest chains diverge than the longest, as a share of these."""
     lengths = sorted({row["num_steps"] for row in rows})
@@ -337,6 +343,27 @@ TESTBED: tuple[Claim, ...] = (
         "Too large an L2 decay degrades joint predictions.",
         "joint KL, factor 20 - tuned",
         _changed("joint", {"decay": 20.0}),
+        _WORSE,
+    ),
+    _claim(
+        "testbed_departures-initializer",
+        "Glorot's initialization or the truncated normal of the authors' code makes no difference to the epinet.",
+        "relative difference in joint KL, truncated normal - Glorot",
+        _changed("joint", {"initializer": "truncated_normal"}, relative=True),
+        Equals(target=0.0, tolerance=0.15),
+    ),
+    _claim(
+        "testbed_departures-stop-gradient",
+        "To stop the gradient of the features, or not as in the authors' code, makes no difference to the epinet.",
+        "relative difference in joint KL, not stopped - stopped",
+        _changed("joint", {"stop_gradient": False}, relative=True),
+        Equals(target=0.0, tolerance=0.15),
+    ),
+    _claim(
+        "testbed_departures-sgmcmc",
+        "With a prior variance of 1, not 0.1 as in the authors' code, sgmcmc predicts jointly better than the epinet.",
+        "joint KL, epinet - sgmcmc with prior variance 1",
+        _wider_prior,
         _WORSE,
     ),
     _claim(

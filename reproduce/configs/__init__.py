@@ -10,6 +10,7 @@ from .testbed import Ablation as Ablation
 from .testbed import AgentSummary as AgentSummary
 from .testbed import Chains as Chains
 from .testbed import Curves as Curves
+from .testbed import Departures as Departures
 from .testbed import Scaling as Scaling
 from .theory import EnnRabbitDuck as EnnRabbitDuck
 from .theory import EpinetDiagram as EpinetDiagram

@@ -72,6 +72,18 @@ def scaling_variants(sizes: tuple[int, ...], *, chain: int) -> tuple[Variant, ..
     return (*(variant_of(name) for name in names), *_ensembles(sizes), chain_variant(chain))
 
 
+def departure_variants(*, chain: int) -> tuple[Variant, ...]:
+    """Return the agents whose paper and code differ, in both readings, and `sgmcmc` with wider priors.
+
+    Args:
+        chain: number of steps of `sgmcmc`.
+    """
+    sgmcmc = chain_variant(chain)
+    wider = tuple(variant_of("sgmcmc", **dict(sgmcmc.changes), prior_variance=value) for value in (1.0, 10.0))
+    readings = (variant_of("epinet", initializer="truncated_normal"), variant_of("epinet", stop_gradient=False))
+    return (variant_of("epinet"), *readings, sgmcmc, *wider)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Score:
     """One agent on one problem.
@@ -98,7 +110,7 @@ class AgentSummary:
         return {"agents": self}
 
 
-def _scores(config: "Scaling | Ablation", variants: tuple[Variant, ...]) -> Mapping[str, Score]:
+def _scores(config: "Scaling | Ablation | Departures", variants: tuple[Variant, ...]) -> Mapping[str, Score]:
     """Return one run per agent and problem."""
     return {
         f"{variant.label}-{problem:03d}": Score(variant=variant, problem=problem, num_batches=config.num_batches)
@@ -144,6 +156,25 @@ class Ablation:
         """Return one run per variant and problem."""
         changed = (variant_of("epinet", **dict(changes)) for _, row in self.rows for changes in row)
         return _scores(self, (variant_of("epinet"), *changed))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Departures:
+    """What it does to the divergence where the paper and the authors' code differ.
+
+    Attributes:
+        variants: the agents; those without changes are as everywhere.
+        problems: numbers of the problems.
+        num_batches: as in `Score`.
+    """
+
+    variants: tuple[Variant, ...] = field(default_factory=lambda: departure_variants(chain=20_000))
+    problems: tuple[int, ...] = TWO_SEEDS
+    num_batches: int = 1000
+
+    def units(self) -> Mapping[str, Score]:
+        """Return one run per agent and problem."""
+        return _scores(self, self.variants)
 
 
 @dataclass(frozen=True, kw_only=True)

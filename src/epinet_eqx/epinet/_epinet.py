@@ -26,14 +26,15 @@ class EpinetEmbedding(NamedTuple):
 class Epinet(AbstractENN):
     r"""The ENN of Eq. (4) and (5): $\mu_\zeta(x) + \sigma^L_\eta(\tilde x, z) + \sigma^P(\tilde x, z)$.
 
-    The features $\tilde x = \mathrm{sg}[\phi_\zeta(x)]$ are always stopped: the epinet's loss reaches the base network
-    through its output only, and not at all where the base is `Frozen`.
+    The features $\tilde x = \mathrm{sg}[\phi_\zeta(x)]$ are stopped: the epinet's loss reaches the base network through
+    its output only, and not at all where the base is `Frozen`.
     """
 
     base: AbstractNetwork | Frozen[AbstractNetwork]
     learnable: AbstractTerm
     priors: tuple[PriorNetwork, ...]
     index: AbstractIndex
+    stop_gradient: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -41,6 +42,8 @@ class Epinet(AbstractENN):
         learnable: AbstractTerm,
         priors: tuple[PriorNetwork, ...],
         index: AbstractIndex,
+        *,
+        stop_gradient: bool = True,
     ):
         """Initialize from parts.
 
@@ -49,6 +52,7 @@ class Epinet(AbstractENN):
             learnable: the learnable epinet.
             priors: prior networks, whose outputs are added; may be empty.
             index: the reference distribution, a vector index.
+            stop_gradient: whether features are stopped, as in Eq. (4). Without, the learnable epinet trains them, too.
         """
         if len(index.shape) != 1:
             raise ValueError(f"`index` must be an index with vector values; got shape {index.shape}.")
@@ -63,11 +67,12 @@ class Epinet(AbstractENN):
         self.learnable = learnable
         self.priors = priors
         self.index = index
+        self.stop_gradient = stop_gradient
 
     def embed(self, x: PyTree[Array]) -> EpinetEmbedding:
         """Run the base network and the index-free part of each term, once."""
         output, features = unwrap(self.base).with_features(x)
-        features = jax.lax.stop_gradient(features)
+        features = jax.lax.stop_gradient(features) if self.stop_gradient else features
         learnable = self.learnable.embed(x, features)
         return EpinetEmbedding(output, learnable, tuple(prior.embed(x, features) for prior in self.priors))
 

@@ -19,7 +19,7 @@ _INITIALIZERS: dict[str, Initializer] = {"glorot": glorot_uniform, "truncated_no
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EpinetAgent(AbstractSGDAgent):
-    r"""An MLP with an epinet, trained together; the epinet sees the input and the last hidden layer, stopped.
+    r"""An MLP with an epinet, trained together; the epinet sees the input and the last hidden layer.
 
     The prior is $\alpha \sum_i z_i p^i(x)$ with $\alpha = a / \rho$; the decay is $s (D / T)^q$.
 
@@ -32,6 +32,7 @@ class EpinetAgent(AbstractSGDAgent):
         decay: the factor $s$ of the decay.
         decay_power: the power $q$ of the decay.
         initializer: of the learnable epinet: Glorot's as in the paper, or the truncated normal of the authors' code.
+        stop_gradient: whether what the epinet sees is stopped, as in the paper; the authors' code leaves it off.
         learning_rate: learning rate of Adam.
         num_steps: number of steps up to a data ratio of 500.
         num_steps_large: number of steps beyond.
@@ -49,6 +50,7 @@ class EpinetAgent(AbstractSGDAgent):
     decay: float = 0.2
     decay_power: float = 0.7
     initializer: Literal["glorot", "truncated_normal"] = "glorot"
+    stop_gradient: bool = True
     learning_rate: float = 1e-3
     num_steps: int = 1000
     num_steps_large: int = 10_000
@@ -69,7 +71,8 @@ class EpinetAgent(AbstractSGDAgent):
         )
         scale = self.prior_scale / knowledge.temperature
         prior = mlp_prior(in_dim, self.index_dim, classes, hidden=self.prior_hidden, scale=scale, key=prior_key)
-        return Epinet(base, learnable, (prior,), GaussianIndex(self.index_dim))
+        index = GaussianIndex(self.index_dim)
+        return Epinet(base, learnable, (prior,), index, stop_gradient=self.stop_gradient)
 
     def loss(self, knowledge: PriorKnowledge) -> CrossEntropy:
         """Return the loss."""
