@@ -105,7 +105,12 @@ def _parser() -> argparse.ArgumentParser:
         help=f"speed of a device that --dry-run reckons with, in TFLOP/s (default: {DEFAULT_TFLOPS:g})",
     )
     run.add_argument("--quiet", action="store_true", help="no progress bar")
-    commands.add_parser("draw", parents=[shared], help="draw from the records there are, and print the ledger")
+    drawing = commands.add_parser(
+        "draw", parents=[shared], help="draw from the records there are, and print the ledger"
+    )
+    drawing.add_argument(
+        "--accepted", action="store_true", help="draw the accepted numbers that have pictures again, and nothing else"
+    )
     check = commands.add_parser("verify", parents=[shared], help="compare fresh CSVs with the accepted ones")
     check.add_argument("--accept", action="store_true", help="make the fresh CSVs the accepted ones")
     check.add_argument("--partial", action="store_true", help="accept the units there are, marked as a part of all")
@@ -145,6 +150,13 @@ def _draw(chosen: Sequence[Entry], output: Output) -> int:
     # The ledger on disk is of everything that is complete at this tier, whatever was asked for this time.
     runner.write_ledger(runner.settle(runner.complete(output), output), output)
     print(f"ledger: {output.claims('md')}")
+    return 0
+
+
+def _draw_accepted(chosen: Sequence[Entry], output: Output) -> int:
+    """Draw the accepted pictures of artifacts again."""
+    drawn = [runner.draw_accepted(entry, output, REFERENCE) for entry in chosen]
+    print("\n".join(str(picture) for picture in drawn if picture) or f"No picture is accepted at tier {output.tier}.")
     return 0
 
 
@@ -276,7 +288,9 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         if arguments.accept:
             return _accept(chosen, output, partial=arguments.partial)
         return _verify(chosen, output)
-    return _run(chosen, output, arguments) if arguments.command == "run" else _draw(chosen, output)
+    if arguments.command == "run":
+        return _run(chosen, output, arguments)
+    return _draw_accepted(chosen, output) if arguments.accepted else _draw(chosen, output)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

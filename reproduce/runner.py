@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
@@ -238,18 +239,37 @@ def origin(entry: Entry, output: Output) -> dict[str, Any]:
     return merged
 
 
-def draw(entry: Entry, output: Output) -> None:
-    """Draw an artifact from its CSV, as PDF and PNG."""
-    rows = aggregate.read_rows(output.csv(entry.id))
+def _drawn(entry: Entry, output: Output, csv: Path, *kinds: str) -> list[bytes]:
+    """Return the pictures of numbers of an artifact, one of each kind."""
+    rows = aggregate.read_rows(csv)
     with style_context():
         artifact = REGISTRY[entry.id]
         options = {"config": artifact.at_tier(output.tier, output.variant)} if artifact.draws_config else {}
         figure = artifact.load_draw()(rows, **options)
-        kinds = ("pdf", "png")
-        for kind, content in zip(
-            kinds, pictures(figure, *kinds, note=entry.note(output.tier, output.variant)), strict=True
-        ):
-            write_atomically(output.figure(entry.id, kind), content)
+        return pictures(figure, *kinds, note=entry.note(output.tier, output.variant))
+
+
+def draw(entry: Entry, output: Output) -> None:
+    """Draw an artifact from its CSV, as PDF and PNG."""
+    kinds = ("pdf", "png")
+    for kind, content in zip(kinds, _drawn(entry, output, output.csv(entry.id), *kinds), strict=True):
+        write_atomically(output.figure(entry.id, kind), content)
+
+
+def draw_accepted(entry: Entry, output: Output, reference: Path) -> Path | None:
+    """Draw the accepted numbers of an artifact again, as after a change of its drawing; nothing if it has no picture.
+
+    Args:
+        entry: the artifact.
+        output: its tier.
+        reference: folder of the accepted numbers.
+    """
+    picture = reference / output.tier / "figures" / f"{entry.id}.png"
+    if not picture.exists():
+        return None
+    (content,) = _drawn(entry, output, reference / output.tier / f"{entry.id}.csv", "png")
+    write_atomically(picture, content)
+    return picture
 
 
 def settle(chosen: Sequence[Entry], output: Output) -> list[LedgerLine]:

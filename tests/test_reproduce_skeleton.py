@@ -263,6 +263,20 @@ def test_without_the_package_it_says_how_to_install_it():
     assert "Traceback" not in found.stderr
 
 
+def test_accepted_numbers_are_drawn_again_where_they_have_a_picture(capsys, tmp_path, monkeypatch):
+    for name in ("rep_dyads.csv", "rep_bank.csv", "figures/rep_dyads.png"):
+        target = tmp_path / "replication" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(b"old" if name.endswith("png") else (REFERENCE / "replication" / name).read_bytes())
+    monkeypatch.setattr("reproduce.__main__.REFERENCE", tmp_path)
+    assert cli.main(["draw", "--accepted", "--tier", "replication"]) == 0
+    picture = tmp_path / "replication" / "figures" / "rep_dyads.png"
+    assert capsys.readouterr().out == f"{picture}\n"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert cli.main(["draw", "--accepted", "--tier", "laptop"]) == 0
+    assert capsys.readouterr().out == "No picture is accepted at tier laptop.\n"
+
+
 def test_drawing_without_records_says_how_to_get_them(capsys, tmp_path):
     assert cli.main(["draw", "--only", "thm1", "--out", str(tmp_path)]) == 1
     assert f"run --tier laptop --only thm1 --out {tmp_path}" in capsys.readouterr().err

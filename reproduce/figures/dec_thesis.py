@@ -69,7 +69,7 @@ def draw(rows: Rows) -> Figure:
                     table = settings[input_dim, temperature]
                     _draw_panel(ax, rows, table, list(_METRICS).index(metric), _FILLS[number % len(_FILLS)])
             ax.set_xlabel(words)
-            ax.xaxis.set_major_locator(MaxNLocator(4))
+            ax.xaxis.set_major_locator(MaxNLocator(3, steps=(1, 2, 5, 10)))
             ax.set_ylim(bottom=0)
             if line == 0:
                 ax.set_title(f"$\\rho$ = {temperature:g}, D = {', '.join(map(str, dims))}", fontsize=8)
