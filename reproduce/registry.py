@@ -193,7 +193,7 @@ REGISTRY: dict[str, Artifact] = {
     "rep_human": _replicated("rep_human", "human"),
     "rep_ood": _replicated("rep_ood", "shifts"),
     "rep_active": Artifact(
-        config=ActiveLearning(num_runs=10, num_pool=2000),
+        config=ActiveLearning(num_runs=8, num_rounds=14, num_steps=300, num_pool=2000, level=0.85),
         run="replication_active:run",
         draw="dec_active",
         groups="groups",
