@@ -17,15 +17,13 @@ def jit_unoptimized(function: _F) -> _F:
     return _jit(function, compiler_options={"xla_backend_optimization_level": 0})
 
 
-def jit_lightly(function: _F) -> _F:
-    """Compile a function with some work, such as drawing many normal variables: in half the time, and as fast."""
-    return _jit(function, compiler_options={"xla_backend_optimization_level": 1})
-
-
 # Later versions of XLA have no such switch.
 _NO_EMITTERS = {"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < (0, 11) else {}
 
 
 def jit_for_one_run(function: _F) -> _F:
-    """Compile a loop of many small operations that runs a few seconds: in half the time, and as fast."""
+    """Compile what runs a few seconds at most, once: many small operations, or many normal variables to draw.
+
+    In half the time of a full compilation, and as fast.
+    """
     return _jit(function, compiler_options={"xla_backend_optimization_level": 1, **_NO_EMITTERS})

@@ -13,7 +13,7 @@ from .._checks import check_finite, check_labels, check_positive
 from .._keys import named_keys
 from ..losses import Batch
 from ..networks import MLP
-from ._compile import jit_lightly
+from ._compile import jit_for_one_run
 from ._joint_batches import JointBatches
 from ._setting import Setting
 
@@ -88,7 +88,7 @@ def generate_arrays(
     return Problem(Batch(x, y, numbers), knowledge, model, ())
 
 
-_generate = jit_lightly(generate_arrays)
+_generate = jit_for_one_run(generate_arrays)
 
 
 class Problem(eqx.Module):

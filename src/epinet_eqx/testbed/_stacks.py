@@ -12,7 +12,7 @@ from jaxtyping import Array, Key, PRNGKeyArray
 from .._checks import num_examples
 from ..bayes._stack import stack, take
 from ..losses import Batch
-from ._compile import jit_lightly, jit_unoptimized
+from ._compile import jit_for_one_run, jit_unoptimized
 from ._problem import Problem, generate_arrays
 from ._setting import Setting
 
@@ -47,7 +47,7 @@ def problem_keys(problems: Sequence[Setting], *, key: PRNGKeyArray) -> Key[Array
     return _fold_in_each(key, jnp.asarray([setting.number for setting in problems]))
 
 
-@jit_lightly
+@jit_for_one_run
 def _generate_many(input_dim: int, length: int, num_train: Array, temperatures: Array, keys: Array) -> Problem:
     """Draw problems of one input dimension."""
     return eqx.filter_vmap(lambda *arrays: generate_arrays(input_dim, length, *arrays))(num_train, temperatures, keys)
