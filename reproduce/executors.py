@@ -8,8 +8,10 @@ from a cluster all results of a task together.
 
 import contextlib
 import multiprocessing
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol
 
 from .errors import ReproduceError, UsageError, unknown
@@ -18,6 +20,9 @@ EXECUTORS = ("local", "dask")
 
 # A group that takes its worker down so many times is itself the reason.
 _MAX_LOST_WORKERS = 10
+
+# So many times in a row, processes of this machine may be lost before any of them has finished a task.
+_MAX_LOST_IN_VAIN = 3
 
 # Seconds to wait for a result before looking whether a process has ended.
 _PATIENCE = 0.2
@@ -72,27 +77,56 @@ class Processes:
         self.num_workers = num_workers
 
     def map(self, function: Callable[[Any], Iterable[Any]], tasks: Iterable[Any]) -> Iterator[Any]:
-        """Yield the results as they come."""
+        """Yield the results as they come.
+
+        If a process is lost, new ones compute what was not finished: what had come of that comes again.
+        """
+        left, in_vain = list(tasks), 0
+        while left:
+            finished = yield from self._map_while_alive(function, left)
+            left = [task for place, task in enumerate(left) if place not in finished]
+            in_vain = 0 if finished else in_vain + 1
+            if in_vain == _MAX_LOST_IN_VAIN:
+                raise ReproduceError(
+                    f"A process that computes was killed {in_vain} times before it was done, perhaps for want of "
+                    "memory; what was finished is kept. Fewer `--workers` need less."
+                )
+
+    def _map_while_alive(
+        self, function: Callable[[Any], Iterable[Any]], tasks: Sequence[Any]
+    ) -> Generator[Any, None, set[int]]:
+        """Yield results until all tasks are done or a process is lost; return the places of the finished tasks."""
         # JAX has threads: a fork of it may hang.
         context = multiprocessing.get_context("spawn")
         reader, writer = context.Pipe(duplex=False)
         ends = {"initializer": _start_sending, "initargs": (writer, context.Lock())}
+        finished: set[int] = set()
         with reader, writer, ProcessPoolExecutor(self.num_workers, mp_context=context, **ends) as pool:
-            waiting = {pool.submit(_send_all_of, function, task) for task in tasks}
+            waiting = {pool.submit(_send_all_of, function, task): place for place, task in enumerate(tasks)}
+            # All processes have their ends: what a lost one began to send ends when they are gone.
+            writer.close()
             try:
                 while waiting:
-                    done = {future for future in waiting if future.done()}
+                    done = {future: place for future, place in waiting.items() if future.done()}
                     # What a process has sent before it was done is in the pipe by now.
-                    while reader.poll(0 if done else _PATIENCE):
-                        yield reader.recv()
+                    try:
+                        while reader.poll(0 if done else _PATIENCE):
+                            yield reader.recv()
+                    except (EOFError, OSError):
+                        # No process is left, and perhaps half a message.
+                        time.sleep(_PATIENCE)
+                    finished |= {place for future, place in done.items() if future.exception() is None}
                     for future in done:
                         future.result()
-                    waiting -= done
+                        del waiting[future]
+            except BrokenProcessPool:
+                pass
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 for process in (pool._processes or {}).values():
                     process.terminate()
                 raise
+        return finished
 
 
 class Dask:

@@ -19,7 +19,7 @@ from .executors import Executor
 from .files import write_atomically
 from .index import Entry, select
 from .inputs import Inputs
-from .memory import told
+from .memory import forget_programs, told
 from .paths import Output
 from .provenance import package_version, provenance
 from .record import Record
@@ -95,6 +95,7 @@ def compute(group: Sequence[Job], *, inputs: Inputs, output: Output) -> Iterator
     if output.tier == "smoke":
         # Compiling is most of the time of runs this small.
         jax.config.update("jax_disable_most_optimizations", True)
+    forget_programs()
     first = group[0]
     artifact = REGISTRY[first.artifact]
     folder = artifact.folder(first.artifact)
@@ -177,15 +178,17 @@ def run(
     for job in missing:
         if job.found.reason:
             say(f"{job.artifact} {job.unit} is computed again: {job.found.reason}.")
+    written: set[tuple[str, str]] = set()
     with tqdm(total=len(work), initial=done, unit="unit", disable=not progress) as bar:
         try:
             for found in executor.map(ft.partial(compute, inputs=inputs, output=output), grouped(missing)):
                 record.write(output.record(found.artifact, found.unit), found)
-                done += 1
-                bar.update()
+                # What came of a group before its process was lost comes again.
+                written.add((found.artifact, found.unit))
+                bar.update(done + len(written) - bar.n)
                 bar.set_description(f"{found.artifact} {found.unit}")
         except KeyboardInterrupt as stop:
-            raise InterruptedRunError(done, len(work), str(stop)) from None
+            raise InterruptedRunError(done + len(written), len(work), str(stop)) from None
 
 
 def collect(entry: Entry, output: Output, *, partial: bool = False) -> None:

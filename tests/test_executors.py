@@ -5,10 +5,12 @@ import pathlib
 import signal
 import time
 
+import jax
 import pytest
 
-from reproduce.errors import UsageError
-from reproduce.executors import open_executor
+from reproduce import memory
+from reproduce.errors import ReproduceError, UsageError
+from reproduce.executors import _Sender, open_executor
 
 pytestmark = pytest.mark.once
 
@@ -46,6 +48,34 @@ def square_where(task):
         victim.write_text(str(os.getpid()))
         time.sleep(60)
     yield number * number, os.getpid()
+
+
+def first_and_die_once(task):
+    """Yield a number and its square; the first process to compute 3 is killed in between."""
+    number, folder = task
+    yield number
+    victim = pathlib.Path(folder) / "victim"
+    if number == 3 and not victim.exists():
+        victim.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    yield number * number
+
+
+def die(number):
+    os.kill(os.getpid(), signal.SIGKILL)
+    yield number
+
+
+def die_in_the_middle_of_a_message(task):
+    """Begin to send a message and be killed, once; then be well."""
+    number, folder = task
+    victim = pathlib.Path(folder) / "victim"
+    if not victim.exists():
+        victim.touch()
+        with _Sender.lock:
+            os.write(_Sender.writer.fileno(), b"\x00\x00\xff\xff only this")
+            os.kill(os.getpid(), signal.SIGKILL)
+    yield number
 
 
 def test_the_local_executor_keeps_the_order():
@@ -87,6 +117,23 @@ def test_an_error_in_a_process_arrives_here():
         list(executor.map(one_over, [0]))
 
 
+def test_a_killed_process_loses_nothing(tmp_path):
+    with open_executor("local", workers=2) as executor:
+        found = list(executor.map(first_and_die_once, [(number, str(tmp_path)) for number in range(6)]))
+    assert set(found) == {number**power for number in range(6) for power in (1, 2)}
+
+
+def test_a_message_that_a_killed_process_began_is_dropped(tmp_path):
+    with open_executor("local", workers=2) as executor:
+        found = set(executor.map(die_in_the_middle_of_a_message, [(number, str(tmp_path)) for number in range(4)]))
+    assert found == {0, 1, 2, 3}
+
+
+def test_a_task_that_always_kills_its_process_gets_a_sentence():
+    with open_executor("local", workers=2) as executor, pytest.raises(ReproduceError, match="killed 3 times"):
+        list(executor.map(die, [1]))
+
+
 def test_a_killed_dask_worker_loses_nothing(tmp_path):
     pytest.importorskip("distributed")
     results = []
@@ -115,3 +162,18 @@ def test_a_killed_dask_worker_loses_nothing(tmp_path):
 def test_bad_options_get_a_sentence(options, words):
     with pytest.raises(UsageError, match=words), open_executor(**options):
         pass
+
+
+def test_programs_are_forgotten_before_they_hold_all_memory_maps(tmp_path, monkeypatch):
+    limit, maps = tmp_path / "limit", tmp_path / "maps"
+    limit.write_text("10\n")
+    monkeypatch.setattr(memory, "_MAX_MAPS", limit)
+    monkeypatch.setattr(memory, "_MAPS", maps)
+    double = jax.jit(lambda x: 2 * x)
+    double(1.0)
+    maps.write_text("map\n" * 5)
+    memory.forget_programs()
+    assert double._cache_size() == 1
+    maps.write_text("map\n" * 6)
+    memory.forget_programs()
+    assert double._cache_size() == 0
