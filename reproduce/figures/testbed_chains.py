@@ -31,6 +31,8 @@ def draw(rows: Sequence[Mapping[str, Any]]) -> Figure:
     agreement.axhline(1.1, linestyle=":", linewidth=0.8, color="black")
     for ax, words in ((divergence, "joint KL, mean over problems"), (agreement, "median $\\hat R$, per problem")):
         ax.set_xscale("log")
+        ax.set_xticks(lengths, [f"{length:,}" for length in lengths])
+        ax.minorticks_off()
         ax.set_xlabel("steps of a chain")
         ax.set_ylabel(words)
     divergence.set_ylim(bottom=0)
