@@ -44,7 +44,8 @@ def _draw_row(ax: Axes, rows: Sequence[Mapping[str, Any]], row: str, sweep: tupl
     ax.set_xticks(list(positions), [f"{value:g}" for value in present])
     ax.set_xlabel(row)
     ax.set_ylabel(_METRICS[metric])
-    low, high = min(means), max(means)
+    low = min(mean - bar for mean, bar in zip(means, bars, strict=True))
+    high = max(mean + bar for mean, bar in zip(means, bars, strict=True))
     ax.set_ylim(0 if low < 0.5 * high else 0.8 * low, 1.1 * high)
 
 
