@@ -3,6 +3,7 @@
 import argparse
 import importlib.util
 import shutil
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -312,4 +313,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    # Batch systems end a job by this signal: as after Ctrl-C, no process is left that computes for nobody.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import subprocess
+import sys
 from dataclasses import asdict, replace
 
 import pytest
@@ -194,6 +196,21 @@ def test_ctrl_c_while_drawing_is_no_traceback(output, monkeypatch, capsys, compu
     monkeypatch.setattr(runner, "collect", stop)
     assert cli.main(["run", "--only", "thm1", "--tier", "smoke", "--out", str(output.root), "--quiet"]) == 130
     assert "what was finished is kept. Continue with: python -m reproduce run" in capsys.readouterr().err
+
+
+def test_a_job_that_is_ended_leaves_no_process_behind(output):
+    options = ["--only", "thm1", "--tier", "smoke", "--out", str(output.root), "--workers", "2"]
+    started = [sys.executable, "-m", "reproduce", "run", *options]
+    with subprocess.Popen(started, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as job:
+        assert job.stderr is not None
+        # The progress bar is there once tasks are handed out.
+        while "unit" not in job.stderr.read(80):
+            pass
+        job.terminate()
+        # Processes that are left behind would hold the other end of this pipe.
+        _, words = job.communicate(timeout=60)
+    assert job.returncode == 130
+    assert "Continue with: python -m reproduce run" in words
 
 
 def test_what_two_figures_share_is_computed_once(output, computed):
