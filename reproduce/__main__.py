@@ -237,10 +237,6 @@ def _run(chosen: Sequence[Entry], output: Output, arguments: argparse.Namespace)
         value = getattr(arguments, name)
         if value is not None and value < least:
             raise UsageError(f"`--{name}` must be at least {least}; got {value}.")
-    for name in ("data_dir", "weights"):
-        folder = getattr(arguments, name)
-        if folder is not None and not folder.is_dir():
-            raise UsageError(f"`--{name.replace('_', '-')}` must be a folder that exists; got {folder}.")
     if arguments.devices is not None:
         simulate_devices(arguments.devices)
     inputs = Inputs(

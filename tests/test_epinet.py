@@ -118,7 +118,7 @@ def test_features_are_stopped(getkey):
 def test_features_can_be_left_unstopped(getkey):
     # The authors' testbed does so: outputs are the same, and the epinet's own term then trains the base network.
     enn = make_epinet(getkey(), freeze=False)
-    other = epi.Epinet(enn.base, enn.learnable, enn.priors, enn.index, stop_gradient=False)
+    other = Epinet(enn.base, enn.learnable, enn.priors, enn.index, stop_gradient=False)
     x, z = jr.normal(getkey(), (3,)), jr.normal(getkey(), (5,))
     assert jnp.array_equal(enn(x, z), other(x, z))
     grads = eqx.filter_grad(lambda enn: jnp.sum(enn(x, z) - enn(x, jnp.zeros(5))))(other)
