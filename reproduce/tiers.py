@@ -29,7 +29,7 @@ from .configs import (
 from .configs.decisions import BanditSize, thesis_variants
 from .configs.image_paper import full_protocol
 from .configs.images import Protocol
-from .configs.testbed import ABLATIONS, BALANCED, departure_variants, scaling_variants, variant_of
+from .configs.testbed import ABLATIONS, BALANCED, scaling_variants, variant_of
 
 _FEW = (variant_of("mlp"), variant_of("epinet"), variant_of("ensemble", num_particles=3))
 
@@ -136,7 +136,7 @@ _LAPTOP: Mapping[type, Mapping[str, Any]] = {
         "rows": tuple((name, row[:1] + row[-1:]) for name, row in ABLATIONS),
         "problems": (71, 72, 91, 92),
     },
-    Departures: {"variants": departure_variants(chain=20_000), "problems": (71, 72, 91, 92)},
+    Departures: {"problems": (71, 72, 91, 92)},
     Curves: {
         "variants": scaling_variants((10,), chain=20_000),
         "problems": (91, 92),

@@ -204,7 +204,7 @@ def test_a_job_that_is_ended_leaves_no_process_behind(output):
     with subprocess.Popen(started, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as job:
         assert job.stderr is not None
         # The progress bar is there once tasks are handed out.
-        while "unit" not in job.stderr.read(80):
+        while (words := job.stderr.read(80)) and "unit" not in words:
             pass
         job.terminate()
         # Processes that are left behind would hold the other end of this pipe.
