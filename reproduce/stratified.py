@@ -48,3 +48,8 @@ def difference_of(rows: Rows, label: str, other: str, metric: str) -> tuple[floa
 def labels_of(rows: Rows, agent: str) -> list[str]:
     """Return the labels of the variants of an agent, in the order of the rows."""
     return list(dict.fromkeys(row["label"] for row in rows if row["agent"] == agent))
+
+
+def as_one(rows: Rows, agent: str) -> list[Mapping[str, Any]]:
+    """Return the rows with one label for all variants of an agent: those that stand for it on different problems."""
+    return [{**row, "label": agent} if row["agent"] == agent else row for row in rows]

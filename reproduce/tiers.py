@@ -131,7 +131,7 @@ _LAPTOP: Mapping[type, Mapping[str, Any]] = {
     ShortfallBound: {"num_problems": 10_000, "num_points": 40, "num_starts": 40, "num_steps": 400},
     BNNsAsENNs: {"num_samples": 20_000, "num_tested": 400, "num_replicates": 10},
     AgentSummary: {},
-    Scaling: {"variants": scaling_variants((3, 10, 100), chain=20_000), "problems": BALANCED},
+    Scaling: {"variants": scaling_variants((3, 10, 100), chain=20_000), "long_chain": 20_000, "problems": BALANCED},
     Ablation: {
         "rows": tuple((name, row[:1] + row[-1:]) for name, row in ABLATIONS),
         "problems": (71, 72, 91, 92),

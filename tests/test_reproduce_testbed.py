@@ -6,7 +6,16 @@ import jax.random as jr
 import pytest
 
 from reproduce.claims import CLAIMS, Verdict, judge
-from reproduce.configs.testbed import ABLATIONS, BALANCED, ENSEMBLE_SIZES, Departures, Scaling, Score, variant_of
+from reproduce.configs.testbed import (
+    ABLATIONS,
+    BALANCED,
+    ENSEMBLE_SIZES,
+    MANY_DATA,
+    Departures,
+    Scaling,
+    Score,
+    variant_of,
+)
 from reproduce.experiments import testbed
 from reproduce.figures import fig05, fig09, testbed_departures
 from reproduce.stratified import difference_of, mean_of
@@ -61,9 +70,25 @@ def test_the_ensemble_claim_follows_the_numbers(better, verdict):
 def test_the_paper_tier_is_the_whole_testbed():
     units = Scaling().units()
     assert {unit.problem for unit in units.values()} == set(range(1, 181))
-    labels = {unit.variant.label for unit in units.values()}
-    assert len(labels) == 6 + 2 * len(ENSEMBLE_SIZES)
+    agents = {unit.variant.label if "ensemble" in unit.variant.agent else unit.variant.agent for unit in units.values()}
+    assert len(units) == 180 * len(agents) == 180 * (6 + 2 * len(ENSEMBLE_SIZES))
     assert len(ABLATIONS) == 6
+
+
+def test_chains_are_as_long_as_tuned_where_data_are_many_and_still_one_agent():
+    chains = [unit for unit in Scaling().units().values() if unit.variant.agent == "sgmcmc"]
+    for unit in chains:
+        many = testbed.find_setting(unit.problem).data_ratio >= 100
+        assert testbed.make_agent(unit.variant).num_steps == (500_000 if many else 100_000)
+        assert (unit.problem in MANY_DATA) is many
+    labels = {unit.problem: unit.variant.label for unit in chains}
+    rows = [row("epinet", problem, 0.1 * problem) for problem in (15, 16, 31, 32)]
+    rows += [row(labels[problem], problem, 0.1 * problem + 0.1, flops=3e9) for problem in (15, 16, 31, 32)]
+    line = judge(CLAIMS["fig05-sgmcmc"], rows)
+    assert (line.verdict, line.measurement.value) == (Verdict.FAILS, pytest.approx(-1.0))
+    assert judge(CLAIMS["fig05-sgmcmc-compute"], rows).measurement.value == pytest.approx(3.0)
+    rows.append(row("mlp", 15, 1.0, parameters=5, flops=5e8))
+    assert sum(line.get_label() == "sgmcmc" for line in fig05.draw(rows).axes[0].get_lines()) == 1
 
 
 def test_groups_are_of_one_agent_and_one_shape():
@@ -119,6 +144,7 @@ def test_departures_share_what_the_figures_have_and_claims_follow_the_numbers():
     assert {agent.prior_variance for agent in agents if hasattr(agent, "prior_variance")} == {0.1, 1.0, 10.0}
     values = dict(zip(labels, (0.2, 0.21, 0.3, 0.5, 0.1, 0.15), strict=True))
     rows = [row(label, problem, value + 0.01 * problem) for label, value in values.items() for problem in (1, 2, 3)]
+    assert not MANY_DATA & {unit.problem for unit in units.values() if unit.variant.agent == "sgmcmc"}
     names = ("initializer", "stop-gradient", "sgmcmc")
     verdicts = [judge(CLAIMS[f"testbed_departures-{name}"], rows).verdict for name in names]
     assert verdicts == [Verdict.HOLDS, Verdict.FAILS, Verdict.HOLDS]
@@ -126,4 +152,10 @@ def test_departures_share_what_the_figures_have_and_claims_follow_the_numbers():
     assert [text.get_text() for text in left.get_yticklabels()][3:5] == [
         "sgmcmc, prior variance 0.1",
         "sgmcmc, prior variance 1",
+    ]
+    more = [row(label, 31, 0.3, data_ratio=100) for label in labels[:3]]
+    left = testbed_departures.draw([*rows, *more]).axes[0]
+    assert [text.get_text() for text in left.get_yticklabels()][3:5] == [
+        "epinet, as in the paper, $\\lambda \\leq 1$",
+        "sgmcmc, prior variance 0.1, $\\lambda \\leq 1$",
     ]

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..configs.testbed import variant_of
 from ..record import Row
-from ..stratified import difference_of, labels_of, mean_of
+from ..stratified import as_one, difference_of, labels_of, mean_of
 from .ledger import Claim, Measurement
 from .rules import AtLeast, AtMost, Equals, Rule
 from .select import Measure, where
@@ -88,6 +88,11 @@ def _growth(agent: str) -> Measure:
         return _difference(rows, labels[0], labels[1], "joint") if labels[0] != labels[1] else _UNKNOWN
 
     return measure
+
+
+def _of_chains(measure: Measure) -> Measure:
+    """Measure with chains of `sgmcmc` as one agent: how long they are depends on the problem."""
+    return lambda rows: measure(as_one(rows, "sgmcmc"))
 
 
 def _nonfinite(rows: Sequence[Row]) -> Measurement:
@@ -237,14 +242,14 @@ TESTBED: tuple[Claim, ...] = (
         "fig05-sgmcmc",
         "Stochastic-gradient MCMC, near the Bayes optimum, predicts jointly best.",
         "joint KL, epinet - sgmcmc",
-        _against("sgmcmc", "joint"),
+        _of_chains(_against("sgmcmc", "joint")),
         _WORSE,
     ),
     _claim(
         "fig05-sgmcmc-compute",
         "Stochastic-gradient MCMC costs much more than the epinet.",
         "training FLOPs, sgmcmc / epinet",
-        _compute_ratio("sgmcmc"),
+        _of_chains(_compute_ratio("sgmcmc")),
         AtLeast(bound=5.0),
     ),
     _claim(

@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ..stratified import labels_of, mean_of
+from ..stratified import as_one, labels_of, mean_of
 from ..style import AGENTS
 
 _METRICS = {"marginal": "marginal KL ($\\tau = 1$)", "joint": "joint KL ($\\tau = 10$)"}
@@ -33,8 +33,10 @@ def _draw_panel(ax: Axes, rows: Sequence[Mapping[str, Any]], metric: str, cost: 
         xs, means, errors = zip(*points, strict=True)
         bars = [0.0 if math.isnan(error) else error for error in errors]
         ax.errorbar(xs, means, yerr=bars, capsize=2, markersize=4.5, **AGENTS[agent].line())
-    for label in labels_of(rows, "sgmcmc"):
-        mean, error = mean_of(rows, label, metric)
+    # How long its chains are depends on the problem.
+    chains = as_one(rows, "sgmcmc")
+    for label in labels_of(chains, "sgmcmc"):
+        mean, error = mean_of(chains, label, metric)
         look = AGENTS["sgmcmc"]
         ax.axhline(mean, color=look.color, linestyle=look.linestyle, linewidth=1.2, label=look.label)
         if not math.isnan(error):

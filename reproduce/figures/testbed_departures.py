@@ -18,6 +18,8 @@ _WORDS = {
 }
 _AS_EVERYWHERE = {"epinet": "as in the paper", "sgmcmc": "prior variance 0.1"}
 
+Rows = Sequence[Mapping[str, Any]]
+
 
 def _words(agent: str, label: str) -> str:
     """Return what a variant is, as its line in the figure."""
@@ -25,22 +27,33 @@ def _words(agent: str, label: str) -> str:
     return f"{agent}, {known[0] if known else _AS_EVERYWHERE[agent]}"
 
 
-def draw(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw one line per variant; a dotted line marks each agent as it is everywhere else."""
-    variants = [(agent, label) for agent in _AS_EVERYWHERE for label in labels_of(rows, agent)]
-    places = range(len(variants))[::-1]
-    figure = Figure(figsize=(6.75, 0.3 * len(variants) + 0.8))
+def _lines(rows: Rows) -> list[tuple[str, str, str, Rows]]:
+    """Return words, agent, label and rows of each line: epinets, then `sgmcmc` beside the epinet on its problems."""
+    chains = {row["problem"] for row in rows if row["agent"] == "sgmcmc"}
+    shared = [row for row in rows if row["problem"] in chains]
+    most = max((row["data_ratio"] for row in shared), default=0)
+    where = f", $\\lambda \\leq {most:g}$" if len(shared) < len(rows) else ""
+    epinets = [(_words("epinet", label), "epinet", label, rows) for label in labels_of(rows, "epinet")]
+    beside = [(f"{words}{where}", agent, label, shared) for words, agent, label, _ in epinets[:1] if where]
+    samples = [(_words("sgmcmc", label) + where, "sgmcmc", label, shared) for label in labels_of(shared, "sgmcmc")]
+    return [*epinets, *(beside if samples else []), *samples]
+
+
+def draw(rows: Rows) -> Figure:
+    """Draw one line per variant; a dotted line marks the epinet as it is everywhere else, and `sgmcmc` likewise."""
+    lines = _lines(rows)
+    places = range(len(lines))[::-1]
+    figure = Figure(figsize=(6.75, 0.3 * len(lines) + 0.8))
     axes = figure.subplots(1, 2, sharey=True)
     for ax, (metric, title) in zip(axes, _METRICS.items(), strict=True):
-        for place, (agent, label) in zip(places, variants, strict=True):
-            mean, error = mean_of(rows, label, metric)
+        for place, (words, agent, label, own) in zip(places, lines, strict=True):
+            mean, error = mean_of(own, label, metric)
             look = AGENTS[agent].line(label=None, linestyle="", markersize=5)
             ax.errorbar([mean], [place], xerr=[0.0 if math.isnan(error) else error], capsize=2, **look)
-        for agent in _AS_EVERYWHERE:
-            for label in labels_of(rows, agent)[:1]:
-                ax.axvline(mean_of(rows, label, metric)[0], color=MUTED, linewidth=0.8, linestyle=":", zorder=0)
+            if _AS_EVERYWHERE[agent] in words:
+                ax.axvline(mean, color=MUTED, linewidth=0.8, linestyle=":", zorder=0)
         ax.set_xlabel(title)
         ax.set_xlim(left=0)
-        ax.set_ylim(-0.6, len(variants) - 0.4)
-    axes[0].set_yticks(list(places), [_words(agent, label) for agent, label in variants])
+        ax.set_ylim(-0.6, len(lines) - 0.4)
+    axes[0].set_yticks(list(places), [words for words, *_ in lines])
     return figure
