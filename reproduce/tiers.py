@@ -29,7 +29,7 @@ from .configs import (
 from .configs.decisions import BanditSize, thesis_variants
 from .configs.image_paper import full_protocol
 from .configs.images import Protocol
-from .configs.testbed import ABLATIONS, BALANCED, scaling_variants, variant_of
+from .configs.testbed import ABLATIONS, BALANCED, departure_variants, scaling_variants, variant_of
 
 _FEW = (variant_of("mlp"), variant_of("epinet"), variant_of("ensemble", num_particles=3))
 
@@ -131,16 +131,22 @@ _LAPTOP: Mapping[type, Mapping[str, Any]] = {
     ShortfallBound: {"num_problems": 10_000, "num_points": 40, "num_starts": 40, "num_steps": 400},
     BNNsAsENNs: {"num_samples": 20_000, "num_tested": 400, "num_replicates": 10},
     AgentSummary: {},
-    Scaling: {"variants": scaling_variants((3, 10, 100), chain=20_000), "long_chain": 20_000, "problems": BALANCED},
+    Scaling: {
+        "variants": scaling_variants((3, 30), chain=20_000),
+        "long_chain": 20_000,
+        "problems": BALANCED,
+        "num_batches": 300,
+    },
     Ablation: {
         "rows": tuple((name, row[:1] + row[-1:]) for name, row in ABLATIONS),
         "problems": (71, 72, 91, 92),
+        "num_batches": 300,
     },
-    Departures: {"problems": (71, 72, 91, 92)},
+    Departures: {"variants": departure_variants(chain=20_000), "problems": (71, 72, 91, 92), "num_batches": 300},
     Curves: {
-        "variants": scaling_variants((10,), chain=20_000),
+        "variants": scaling_variants((30,), chain=20_000),
         "problems": (91, 92),
-        "num_samples": (10, 100, 1000, 10_000),
+        "num_samples": (10, 100, 1000),
         "num_batches": 200,
     },
     Chains: {"problems": (71, 91), "num_steps": (2000, 20_000, 50_000)},

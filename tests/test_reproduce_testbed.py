@@ -19,7 +19,6 @@ from reproduce.configs.testbed import (
 from reproduce.experiments import testbed
 from reproduce.figures import fig05, fig09, testbed_departures
 from reproduce.stratified import difference_of, mean_of
-from reproduce.tiers import laptop
 
 pytestmark = pytest.mark.once
 
@@ -92,7 +91,7 @@ def test_chains_are_as_long_as_tuned_where_data_are_many_and_still_one_agent():
 
 
 def test_groups_are_of_one_agent_and_one_shape():
-    units = laptop(Scaling()).units()
+    units = Scaling(problems=BALANCED).units()
     groups = testbed.groups(units)
     assert sorted(name for group in groups for name in group) == sorted(units)
     for group in groups:

@@ -11,12 +11,13 @@ import numpy as np
 import optax
 import pytest
 
-from epinet_eqx import attach, trainable_mask
+from epinet_eqx import attach, named_keys, trainable_mask
 from epinet_eqx.epinet import Epinet, NetworkEnsemble, PriorNetwork
-from epinet_eqx.indices import GaussianIndex
+from epinet_eqx.indices import GaussianIndex, KeyIndex, ParticleIndex
 from epinet_eqx.losses import Batch, BernoulliBootstrap, CrossEntropy, SquaredLoss, mean_loss
 from epinet_eqx.networks import MLP
 from epinet_eqx.training import EpochBatches, UniformBatches, init_state, train_step, train_steps
+from epinet_eqx.training._step import step_indices
 
 SGD = optax.sgd(0.05)
 
@@ -77,6 +78,17 @@ def test_run_is_that_of_single_steps(getkey):
         state, value = eqx.filter_jit(train_step)(state, batch, loss=loss, optimizer=SGD, num_index_samples=2)
         assert jnp.allclose(value, losses[t], rtol=1e-4, atol=1e-5)
     assert close(state, whole)
+
+
+@pytest.mark.parametrize("index", [GaussianIndex(3), ParticleIndex(7), KeyIndex()], ids=["vector", "particle", "key"])
+def test_indices_of_a_block_are_those_of_each_step(index, getkey):
+    key, steps = getkey(), jnp.array([4, 5, 9])
+    found = step_indices(index, 6, steps, key=key)
+    (own,) = named_keys(jr.clone(key), "index")
+    for number, step in enumerate(steps):
+        expected = index.sample_many(6, key=jr.fold_in(jr.clone(own), step))
+        raw = jr.key_data if isinstance(index, KeyIndex) else jnp.asarray
+        assert jnp.array_equal(raw(found[number]), raw(expected))
 
 
 def test_full_batch_is_gradient_descent(getkey):

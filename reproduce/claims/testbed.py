@@ -195,7 +195,7 @@ TESTBED: tuple[Claim, ...] = (
     ),
     _claim(
         "fig05-ensemble",
-        "The epinet predicts jointly much better than an ensemble of 100 particles.",
+        "The epinet predicts jointly much better than a large ensemble, of 100 particles at tier paper.",
         "joint KL, epinet / largest ensemble",
         _share_of_ensemble,
         AtMost(bound=0.75),

@@ -44,7 +44,8 @@ def permute(
             right = (right + _mix(left + _mix(epochs + second)) % other) % other
         return right * base + left
 
-    beyond = lambda places: jnp.any(places >= size)  # noqa: E731
+    # A product, as XLA compiles a reduction of many numbers to a page of code on a CPU.
+    beyond = lambda places: (places >= size).astype(float) @ jnp.ones(places.shape) > 0  # noqa: E731
     again = lambda places: jnp.where(places >= size, once(places), places)  # noqa: E731
     return jax.lax.while_loop(beyond, again, once(places))
 
@@ -77,7 +78,7 @@ class ShuffledBatches(AbstractBatches):
         """Return the positions of the examples of some steps."""
         size = jnp.asarray(num_examples if data_size is None else data_size).astype(jnp.uint32)
         (batch_key,) = named_keys(key, "batch")
-        salts = jr.bits(batch_key, (_ROUNDS, 2), jnp.uint32)
+        salts = jr.bits(batch_key, (_ROUNDS * 2,), jnp.uint32).reshape(_ROUNDS, 2)
         count = num_steps * self.batch_size
         positions = start.astype(jnp.uint32) * np.uint32(self.batch_size) + jnp.arange(count, dtype=jnp.uint32)
         chosen = permute(positions % size, positions // size, size, salts)

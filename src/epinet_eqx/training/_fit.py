@@ -72,7 +72,7 @@ def _stream_step(
 ) -> tuple[TrainState, Bool[Array, ""], Float[Array, ""]]:
     """Make one step on a streamed batch, unless an earlier one failed."""
     params, rest = eqx.partition(state.enn, state.mask)
-    zs = step_indices(state.enn.index, num_index_samples, state.step, key=state.key)
+    zs = step_indices(state.enn.index, num_index_samples, state.step[None], key=state.key)[0]
     trained = Trained(params, state.opt_state, state.step)
     trained, value, ok = update(trained, rest, batch, zs, loss=loss, optimizer=optimizer, ok=ok)
     return merge(state, trained, rest), ok, value

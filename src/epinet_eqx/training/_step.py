@@ -25,11 +25,20 @@ class Trained(NamedTuple):
 
 
 def step_indices(
-    index: AbstractIndex, num_index_samples: int, step: Int[Array, ""], *, key: PRNGKeyArray
-) -> Shaped[Array, "samples ..."]:
-    """Return the index samples of one step (Algorithm 1, line 3)."""
+    index: AbstractIndex, num_index_samples: int, steps: Int[Array, " steps"], *, key: PRNGKeyArray
+) -> Shaped[Array, "steps samples ..."]:
+    """Return the index samples of some steps (Algorithm 1, line 3); those of a step depend on the key and its number.
+
+    They are `index.sample_many` with the step's own key, mapped once over all samples of all steps: with an axis of a
+    few samples innermost, XLA unrolls the rounds of random numbers for each of them, and takes longer to compile that
+    than all the rest of a training loop.
+    """
     (index_key,) = named_keys(key, "index")
-    return index.sample_many(num_index_samples, key=jr.fold_in(index_key, step))
+    step_keys = jax.vmap(lambda step: jr.fold_in(index_key, step))(steps)
+    numbers = jnp.arange(steps.size * num_index_samples)
+    keys = jax.vmap(jr.fold_in)(step_keys[numbers // num_index_samples], numbers % num_index_samples)
+    zs = jax.vmap(lambda key: index.sample(key=key))(keys)
+    return zs.reshape(steps.size, num_index_samples, *zs.shape[1:])
 
 
 def update(
@@ -99,7 +108,7 @@ def train_step(
         The new state, and the loss before the step.
     """
     params, rest = eqx.partition(state.enn, state.mask)
-    zs = step_indices(state.enn.index, num_index_samples, state.step, key=state.key)
+    zs = step_indices(state.enn.index, num_index_samples, state.step[None], key=state.key)[0]
     trained = Trained(params, state.opt_state, state.step)
     trained, value, _ = update(trained, rest, batch, zs, loss=loss, optimizer=optimizer, ok=jnp.array(True))
     return merge(state, trained, rest), value

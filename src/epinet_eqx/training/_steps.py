@@ -34,7 +34,7 @@ def train_loop(
     params, rest = eqx.partition(state.enn, state.mask)
     # All random numbers of the block at once: small kernels inside of the loop would cost more than the step itself.
     steps = state.step + jnp.arange(capacity, dtype=state.step.dtype)
-    zs = jax.vmap(lambda step: step_indices(state.enn.index, num_index_samples, step, key=state.key))(steps)
+    zs = step_indices(state.enn.index, num_index_samples, steps, key=state.key)
     ids = batches.ids(num_examples("data", data), data_size, state.step, capacity, key=state.key)
 
     def body(

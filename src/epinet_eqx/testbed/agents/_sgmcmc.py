@@ -14,6 +14,7 @@ from ..._keys import named_keys
 from ...bayes import Deterministic, Ensemble, run_chain, sghmc
 from ...losses import Batch, CrossEntropy, mean_loss
 from ...networks import MLP
+from .._compile import jit_unoptimized
 from .._problem import PriorKnowledge, Problem
 from ._agent import AbstractAgent
 from ._rules import adaptive_decay
@@ -62,16 +63,31 @@ class SGMCMCAgent(AbstractAgent):
         """Return the samples of one chain per problem, as stacked ensembles."""
         size = int(problems.knowledge.num_train[0])
         data = jax.tree.map(lambda leaf: leaf[:, :size], problems.data)
-        return _run_chains(self, data, problems.knowledge, keys)
+        networks, chain_keys = _prepare(self, problems.knowledge, keys)
+        return _run_chains(self, networks, data, problems.knowledge, chain_keys)
+
+
+@jit_unoptimized
+def _prepare(
+    agent: SGMCMCAgent, knowledge: PriorKnowledge, keys: Key[Array, " problems"]
+) -> tuple[MLP, Key[Array, " problems"]]:
+    """Return where the chains begin, and their keys."""
+
+    def one(knowledge: PriorKnowledge, key: PRNGKeyArray) -> tuple[MLP, PRNGKeyArray]:
+        init_key, chain_key = named_keys(key, "init", "chain")
+        return agent.init(knowledge, key=init_key), chain_key
+
+    return eqx.filter_vmap(one)(knowledge, keys)
 
 
 @eqx.filter_jit
-def _run_chains(agent: SGMCMCAgent, data: Batch, knowledge: PriorKnowledge, keys: Key[Array, " problems"]) -> Ensemble:
+def _run_chains(
+    agent: SGMCMCAgent, networks: MLP, data: Batch, knowledge: PriorKnowledge, keys: Key[Array, " problems"]
+) -> Ensemble:
     """Run one chain per problem."""
 
-    def chain(data: Batch, knowledge: PriorKnowledge, key: PRNGKeyArray) -> Ensemble:
-        init_key, chain_key = named_keys(key, "init", "chain")
-        network, loss = agent.init(knowledge, key=init_key), agent.loss(knowledge)
+    def chain(network: MLP, data: Batch, knowledge: PriorKnowledge, chain_key: PRNGKeyArray) -> Ensemble:
+        loss = agent.loss(knowledge)
 
         def batch_loss(network: MLP, batch: Batch) -> Float[Array, ""]:
             return mean_loss(loss, Deterministic(network), jnp.zeros(1, dtype=int), batch)
@@ -91,4 +107,4 @@ def _run_chains(agent: SGMCMCAgent, data: Batch, knowledge: PriorKnowledge, keys
         # Not `from_samples`, which raises if a chain has diverged: one of many must not stop the others.
         return Ensemble(eqx.combine(samples, network))
 
-    return eqx.filter_vmap(chain)(data, knowledge, keys)
+    return eqx.filter_vmap(chain)(networks, data, knowledge, keys)
