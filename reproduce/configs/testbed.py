@@ -22,8 +22,13 @@ MANY_DATA = frozenset(number for number in ALL_PROBLEMS if (number - 1) // 15 % 
 TWO_SEEDS = tuple(number for number in ALL_PROBLEMS if number % 5 in (1, 2))
 """Two problems of each of the 36 settings."""
 
-BALANCED = (16, 17, 51, 52, 71, 72, 91, 92, 131, 132, 141, 142)
-"""Two problems of each of six settings: two per dimension and per temperature, all data ratios."""
+BALANCED = (46, 47, 56, 57, 71, 72, 91, 92, 126, 127, 141, 142)
+"""Two problems of each of six settings: two per dimension and per temperature, all data ratios.
+
+Of all such choices that hold the settings of the smaller ablation, it is the one on which agents have the mean
+divergences nearest to those on all 180 problems, known from the accepted numbers at tier paper. On a few problems taken
+at random, a single hard one decides how agents compare.
+"""
 
 ABLATIONS: tuple[tuple[str, tuple[Changes, ...]], ...] = (
     ("index dimension", tuple((("index_dim", value),) for value in (1, 2, 4, 16, 32))),
@@ -76,6 +81,18 @@ def scaling_variants(sizes: tuple[int, ...], *, chain: int) -> tuple[Variant, ..
     """
     names = ("mlp", "epinet", "dropout", "bbb", "hypermodel")
     return (*(variant_of(name) for name in names), *_ensembles(sizes), chain_variant(chain))
+
+
+def curve_variants(sizes: tuple[int, ...], *, chain: int) -> tuple[Variant, ...]:
+    """Return agents for curves over the number of indices; not those that make all weights anew for each of them.
+
+    Args:
+        sizes: sizes of the ensembles.
+        chain: number of steps of `sgmcmc`.
+    """
+    return tuple(
+        variant for variant in scaling_variants(sizes, chain=chain) if variant.agent not in ("bbb", "hypermodel")
+    )
 
 
 def departure_variants(*, chain: int) -> tuple[Variant, ...]:
@@ -210,7 +227,7 @@ class Curves:
         num_batches: pairs of anchors, and test batches of the sampled estimator.
     """
 
-    variants: tuple[Variant, ...] = field(default_factory=lambda: scaling_variants((10, 100), chain=PAPER_CHAIN))
+    variants: tuple[Variant, ...] = field(default_factory=lambda: curve_variants((10, 100), chain=PAPER_CHAIN))
     problems: tuple[int, ...] = tuple(range(76, 91))
     taus: tuple[int, ...] = (1, 2, 5, 10, 30, 100)
     num_samples: tuple[int, ...] = (10, 30, 100, 300, 1000, 3000, 10_000)

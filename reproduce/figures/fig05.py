@@ -6,6 +6,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatterSciNotation, LogLocator
 
 from ..stratified import as_one, labels_of, mean_of
 from ..style import AGENTS
@@ -42,6 +43,10 @@ def _draw_panel(ax: Axes, rows: Sequence[Mapping[str, Any]], metric: str, cost: 
         if not math.isnan(error):
             ax.axhspan(mean - error, mean + error, color=look.color, alpha=0.08, linewidth=0)
     ax.set_xscale("log")
+    first, last = ax.get_xlim()
+    # Where costs span little more than a decade, a few labels within it; elsewhere the decades say enough.
+    ax.xaxis.set_minor_formatter(LogFormatterSciNotation(labelOnlyBase=False, minor_thresholds=(9, 9)))
+    ax.xaxis.set_minor_locator(LogLocator(subs=(2, 5) if last < 50 * first else ()))
     ax.set_ylim(bottom=0)
 
 

@@ -63,7 +63,8 @@ def as_text(lines: Sequence[LedgerLine], *, width: int = 100) -> str:
         return "No claims to judge.\n"
     blocks = []
     for line in lines:
-        measured = f"{_number(line.measurement.value)} ± {_error(line)}".replace("± exact", "(exact)")
+        error = _error(line)
+        measured = _number(line.measurement.value) + (f" ± {error}".replace("± exact", "(exact)") if error else "")
         blocks.append(
             f"{line.verdict.value:<14}{line.claim.id}\n"
             + textwrap.fill(
