@@ -51,7 +51,9 @@ def draw(rows: Rows) -> Figure:
             look = AGENTS[agent].line(label=None, linestyle="", markersize=5)
             ax.errorbar([mean], [place], xerr=[0.0 if math.isnan(error) else error], capsize=2, **look)
             if _AS_EVERYWHERE[agent] in words:
-                ax.axvline(mean, color=MUTED, linewidth=0.8, linestyle=":", zorder=0)
+                # Beside the lines of the same problems.
+                same = [other for other, line in zip(places, lines, strict=True) if line[3] is own]
+                ax.vlines(mean, min(same) - 0.4, max(same) + 0.4, color=MUTED, linewidth=0.8, linestyle=":", zorder=0)
         ax.set_xlabel(title)
         ax.set_xlim(left=0)
         ax.set_ylim(-0.6, len(lines) - 0.4)
