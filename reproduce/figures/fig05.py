@@ -6,7 +6,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatterSciNotation, LogLocator
+from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullLocator, StrMethodFormatter
 
 from ..stratified import as_one, labels_of, mean_of
 from ..style import AGENTS
@@ -47,7 +47,11 @@ def _draw_panel(ax: Axes, rows: Sequence[Mapping[str, Any]], metric: str, cost: 
     # Where costs span little more than a decade, a few labels within it; elsewhere the decades say enough.
     ax.xaxis.set_minor_formatter(LogFormatterSciNotation(labelOnlyBase=False, minor_thresholds=(9, 9)))
     ax.xaxis.set_minor_locator(LogLocator(subs=(2, 5) if last < 50 * first else ()))
-    ax.set_ylim(bottom=0)
+    # One particle with a prior function is ten times worse than the best agents: logarithms show the others, too.
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    ax.yaxis.set_minor_locator(NullLocator())
 
 
 def draw(rows: Sequence[Mapping[str, Any]]) -> Figure:
