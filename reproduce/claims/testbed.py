@@ -97,7 +97,7 @@ def _of_chains(measure: Measure) -> Measure:
 
 def _where_present(word: str, measure: Measure) -> Measure:
     """Measure a cost at the paper's own size only: what a smaller tier saves says nothing of it."""
-    return lambda rows: measure(rows) if any(word in row["label"] for row in rows) else _UNKNOWN
+    return lambda rows: measure(rows) if any(word in str(row["label"]) for row in rows) else _UNKNOWN
 
 
 def _nonfinite(rows: Sequence[Row]) -> Measurement:
