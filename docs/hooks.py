@@ -67,6 +67,11 @@ def convert_math(content: str) -> str:
     return _MATH.sub(lambda found: to_mathml(found[2], display=found[1] == "div"), content)
 
 
+def unescape_bars(content: str) -> str:
+    """Return a page whose cells have plain bars: Markdown needs them escaped, and leaves it so in code."""
+    return re.sub(r"<td[^>]*>.*?</td>", lambda cell: cell[0].replace(r"\|", "|"), content, flags=re.DOTALL)
+
+
 def _table(rows: Sequence[Sequence[str]]) -> str:
     """Return rows, the first of which is the header, as a Markdown table."""
     lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
@@ -186,8 +191,8 @@ def on_page_markdown(markdown: str, **kwargs: Any) -> str:
 
 
 def on_page_content(content: str, **kwargs: Any) -> str:
-    """Draw the formulas."""
-    return convert_math(content)
+    """Draw the formulas, and show the code in tables as it is."""
+    return unescape_bars(convert_math(content))
 
 
 def on_post_page(output: str, page: Any, **kwargs: Any) -> str:

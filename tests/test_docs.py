@@ -191,6 +191,11 @@ def test_pages_that_need_a_network_are_found():
     assert not hooks.loaded_from_elsewhere('<link rel="canonical" href="https://a.example">')
 
 
+def test_bars_in_cells_are_plain():
+    page = r"<td><code>E[a \| b]</code></td><p><code>a \| b</code></p>"
+    assert hooks.unescape_bars(page) == r"<td><code>E[a | b]</code></td><p><code>a \| b</code></p>"
+
+
 def test_formulas_become_mathml():
     inline, display = r'<span class="arithmatex">\(a &lt; b\)</span>', r'<div class="arithmatex">\[\frac{a}{b}\]</div>'
     converted = hooks.convert_math(f"{inline} {display}")
