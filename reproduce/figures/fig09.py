@@ -40,24 +40,27 @@ def _draw_row(ax: Axes, rows: Sequence[Mapping[str, Any]], row: str, sweep: tupl
     positions = range(len(present))
     look = AGENTS["epinet"]
     ax.errorbar(positions, means, yerr=bars, capsize=2, markersize=4, **look.line(label=None))
-    ax.axvline(list(present).index(_TUNED[row]), color=MUTED, linewidth=0.8, linestyle=":", zorder=0)
-    ax.set_xticks(list(positions), [f"{value:g}" for value in present])
-    ax.set_xlabel(row)
-    ax.set_ylabel(_METRICS[metric])
+    ax.axvline(list(present).index(_TUNED[row]), color=MUTED, linewidth=1.0, linestyle=":", zorder=1)
+    ax.set_xticks(list(positions), [f"{value:g}" for value in present], fontsize=6)
+    ax.tick_params(axis="y", labelsize=7)
+    ax.set_xlabel(row, fontsize=8)
+    ax.set_ylabel(_METRICS[metric], fontsize=8)
     low = min(mean - bar for mean, bar in zip(means, bars, strict=True))
     high = max(mean + bar for mean, bar in zip(means, bars, strict=True))
     ax.set_ylim(0 if low < 0.5 * high else 0.8 * low, 1.1 * high)
 
 
 def draw(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw the figure; a dotted line marks the tuned value."""
+    """Draw the figure, two factors in a line; a dotted line marks the tuned value."""
     labels = {row["label"] for row in rows}
     shown = [
         (row, sweep) for row, sweep in ABLATIONS if any(variant_of("epinet", **dict(c)).label in labels for c in sweep)
     ]
-    figure = Figure(figsize=(6.75, 1.65 * max(len(shown), 2)))
-    axes = figure.subplots(len(shown), 2, squeeze=False)
-    for line, (row, sweep) in zip(axes, shown, strict=True):
-        for ax, metric in zip(line, _METRICS, strict=True):
+    lines = (len(shown) + 1) // 2
+    figure = Figure(figsize=(6.75, 1.65 * max(lines, 2)))
+    grid = figure.add_gridspec(max(lines, 1), 4)
+    for place, (row, sweep) in enumerate(shown):
+        for column, metric in enumerate(_METRICS):
+            ax = figure.add_subplot(grid[place // 2, 2 * (place % 2) + column])
             _draw_row(ax, rows, row, sweep, metric)
     return figure

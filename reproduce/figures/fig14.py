@@ -32,7 +32,7 @@ def draw(rows: Rows, *, config: ImageStudy | None = None) -> Figure:
             bars = [0.0 if math.isnan(error) else error for _, error in points]
             look = AGENTS["epinet"].line(label=None, markersize=3.5)
             ax.errorbar(range(len(values)), [mean for mean, _ in points], yerr=bars, capsize=2, **look)
-            ax.axvline(values.index(tuned), color=MUTED, linewidth=0.8, linestyle=":", zorder=0)
+            ax.axvline(values.index(tuned), color=MUTED, linewidth=1.0, linestyle=":", zorder=1)
             ax.set_xticks(range(len(values)), [f"{value:g}" for value in values])
             ax.set_xlabel(row)
             ax.set_ylabel(words.split(",")[0], fontsize=7)

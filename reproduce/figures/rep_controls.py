@@ -29,5 +29,6 @@ def draw(rows: Rows) -> Figure:
         ax.axvline(level, color=look["color"], linestyle=look["linestyle"], label=f"ensemble of {largest}")
         ax.set_xlabel(words)
     axes[0].set_yticks(places, list(groups))
-    axes[1].legend(fontsize=6.5, loc="lower right")
+    handles, names = axes[1].get_legend_handles_labels()
+    figure.legend(handles, names, fontsize=7, loc="outside upper right")
     return figure

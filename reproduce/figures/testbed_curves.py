@@ -24,6 +24,11 @@ def _labels(rows: Rows) -> list[tuple[str, str, str]]:
     return found
 
 
+def _fill(rows: Rows, agent: str, label: str) -> str:
+    """Return the color inside of a marker: none for all but the largest where an agent has several sizes."""
+    return AGENTS[agent].color if label == labels_of(rows, agent)[-1] else "white"
+
+
 def _draw_curves(ax: Axes, rows: Rows, over: str) -> None:
     """Draw each agent's joint divergence over a column."""
     for label, agent, words in _labels(rows):
@@ -31,7 +36,8 @@ def _draw_curves(ax: Axes, rows: Rows, over: str) -> None:
         xs = sorted({row[over] for row in own})
         points = [mean_of([row for row in own if row[over] == x], label, "mean") for x in xs]
         bars = [0.0 if math.isnan(error) else error for _, error in points]
-        ax.errorbar(xs, [mean for mean, _ in points], yerr=bars, **AGENTS[agent].line(label=words, markersize=3.5))
+        look = AGENTS[agent].line(label=words, markersize=3.5, markerfacecolor=_fill(rows, agent, label))
+        ax.errorbar(xs, [mean for mean, _ in points], yerr=bars, **look)
     ax.set_xscale("log")
 
 
@@ -51,7 +57,8 @@ def _draw_errors(ax: Axes, rows: Rows) -> None:
             for curve in ("labels, exact", "labels, sampled")
         }
         ratios = [s / e for s, e in zip(errors["labels, sampled"], errors["labels, exact"], strict=True) if e > 0]
-        ax.plot(ratios, [len(names)] * len(ratios), **AGENTS[agent].line(linestyle="", markersize=4))
+        look = AGENTS[agent].line(linestyle="", markersize=4, markerfacecolor=_fill(rows, agent, label))
+        ax.plot(ratios, [len(names)] * len(ratios), **look)
         names.append(words)
     ax.axvline(1.0, color="black", linewidth=0.8, linestyle=":")
     ax.set_yticks(range(len(names)), names, fontsize=7)
