@@ -134,6 +134,14 @@ def test_costs_tell_what_tier_paper_would_take(tree):
     assert costs["fig12"]["shared"] == "fig02 and 5 more"
 
 
+def test_scores_leave_out_only_what_another_table_has(tree):
+    agents = {name: [row[0] for row in scores["rows"]] for name, scores in tree["scores"].items()}
+    assert {"fig05", "fig06", "fig09", "fig10"} <= set(agents) and "fig02" not in agents
+    # An ensemble is told by its size, and chains of several lengths on several problems are one agent.
+    assert {"ensemble of 10", "ensemble+ of 10"} <= set(agents["fig05"])
+    assert agents["fig05"].count("sgmcmc") == 1
+
+
 def test_names_in_the_text_are_those_of_claims_and_facts(tree):
     text = "\n".join(SOURCES.values())
     named = set(re.findall(r'#?(?:measured|verdict|judged|by-verdict)\("([^"]+)"', text))

@@ -105,13 +105,18 @@ def _image_scores(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def _testbed_scores(rows: Sequence[Row]) -> list[list[str]]:
-    """Return the divergences of each agent: means over problems with their standard errors."""
+    """Return the divergences of each agent: means over its problems with their standard errors."""
+    # Chains of other lengths on other problems are one agent.
+    chains = [row["problem"] for row in rows if row["agent"] == "sgmcmc"]
+    rows = stratified.as_one(rows, "sgmcmc") if len(set(chains)) == len(chains) else rows
     found = []
-    for label in dict.fromkeys(str(row["label"]) for row in rows):
-        costs = [math.log(float(row["parameters"])) for row in rows if row["label"] == label]
-        parameters = math.exp(sum(costs) / len(costs))
-        losses = [measured(*stratified.mean_of(rows, label, name)) for name in ("marginal", "joint")]
-        found.append([label, number(round(parameters)), *losses])
+    for agent in dict.fromkeys(str(row["agent"]) for row in rows):
+        for label in stratified.labels_of(rows, agent):
+            costs = [math.log(float(row["parameters"])) for row in rows if row["label"] == label]
+            parameters = math.exp(sum(costs) / len(costs))
+            losses = [measured(*stratified.mean_of(rows, label, name)) for name in ("marginal", "joint")]
+            words = label.replace("-num_particles=", " of ").replace("-", ", ")
+            found.append([words, number(round(parameters)), *losses])
     return found
 
 
@@ -128,13 +133,15 @@ def _scores(shown: Shown) -> dict[str, Any] | None:
 
 
 def _widest(chosen: Sequence[Shown]) -> dict[str, dict[str, Any]]:
-    """Return the tables of scores, of artifacts that share records only the longest."""
-    found: dict[str, tuple[str, dict[str, Any]]] = {}
-    for shown in chosen:
-        scores, folder = _scores(shown), REGISTRY[shown.entry.id].folder(shown.entry.id)
-        if scores and (folder not in found or len(scores["rows"]) > len(found[folder][1]["rows"])):
-            found[folder] = shown.entry.id, scores
-    return dict(found.values())
+    """Return the tables of scores, but not those whose lines are all in another one of the same records."""
+    tables = {shown.entry.id: scores for shown in chosen if (scores := _scores(shown))}
+    lines = {name: {tuple(row) for row in scores["rows"]} for name, scores in tables.items()}
+    found: dict[str, dict[str, Any]] = {}
+    for name, scores in tables.items():
+        others = [own for own in tables if own != name and REGISTRY[own].folder(own) == REGISTRY[name].folder(name)]
+        if not any(lines[name] < lines[own] or (lines[name] == lines[own] and own in found) for own in others):
+            found[name] = scores
+    return found
 
 
 def _told(origin: Mapping[str, Any], name: str, key: str = "") -> str:
@@ -143,6 +150,13 @@ def _told(origin: Mapping[str, Any], name: str, key: str = "") -> str:
     values = found if isinstance(found, list) else [found]
     texts = [str(value.get(key, "unknown") if isinstance(value, dict) else value) for value in values]
     return ", ".join(dict.fromkeys(texts))
+
+
+def _full(entry: Entry) -> str:
+    """Return what tier paper takes, and on what; empty for an artifact that does not have it."""
+    if "paper" not in entry.minutes:
+        return ""
+    return f"{entry.time('paper')}, {entry.machine('paper')}" if entry.minutes["paper"] else "none of its own"
 
 
 def _cost(shown: Shown) -> dict[str, str]:
@@ -158,7 +172,7 @@ def _cost(shown: Shown) -> dict[str, str]:
         "machine": f"{_told(origin, 'device')}, {_told(origin, 'cpus')} cores",
         "jax": _told(origin, "versions", "jax"),
         "shared": ", ".join(others) if len(others) <= 2 else f"{others[0]} and {len(others) - 1} more",
-        "full": f"{entry.time('paper')}, {entry.machine('paper')}" if "paper" in entry.minutes else "",
+        "full": _full(entry),
     }
 
 
