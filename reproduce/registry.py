@@ -42,20 +42,27 @@ from .tiers import SIZES, TIERS
 _EXPERIMENTS = Path(__file__).with_name("experiments")
 
 
-def _sources(module: str) -> dict[str, bytes]:
-    """Return the sources of a module of experiments and of those that it imports, by name.
+@ft.cache
+def _parsed(module: str) -> tuple[bytes, tuple[str, ...]]:
+    """Return the source of a module of experiments, and the names of those that it imports.
 
     Without comments and layout, which change no result.
     """
+    tree = ast.parse(_EXPERIMENTS.joinpath(f"{module}.py").read_bytes())
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    imported = tuple(node.module.split(".")[0] for node in nodes if node.level == 1 and node.module)
+    return ast.unparse(tree).encode(), imported
+
+
+def _sources(module: str) -> dict[str, bytes]:
+    """Return the sources of a module of experiments and of those that it imports, by name."""
     found: dict[str, bytes] = {}
     waiting = [module]
     while waiting:
         name = waiting.pop()
         if name not in found:
-            tree = ast.parse(_EXPERIMENTS.joinpath(f"{name}.py").read_bytes())
-            found[name] = ast.unparse(tree).encode()
-            nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-            waiting += [node.module.split(".")[0] for node in nodes if node.level == 1 and node.module]
+            found[name], imported = _parsed(name)
+            waiting += imported
     return found
 
 

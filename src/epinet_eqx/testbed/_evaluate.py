@@ -9,6 +9,7 @@ from jaxtyping import Array, Key
 from .._checks import check_positive, num_examples
 from .._enn import AbstractENN
 from ..metrics import Estimate
+from ._compile import jit_lightly
 from ._given_kl import given_kl
 from ._kl import exact_kl, sampled_kl
 from ._options import NUM_BATCHES, NumSamples, check_taus
@@ -18,7 +19,7 @@ from ._stacks import num_stacked_problems
 _ESTIMATORS = {"exact": exact_kl, "sampled": sampled_kl, "given": given_kl}
 
 
-@eqx.filter_jit
+@jit_lightly
 def _evaluate(enns: AbstractENN, problems: Problem, keys: Array, estimator: str, options: dict[str, Any]) -> Any:
     """Evaluate one member after the other: each is enough work, and its numbers stay in the cache."""
     arrays, rest = eqx.partition((enns, problems), eqx.is_array)
