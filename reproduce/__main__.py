@@ -28,7 +28,7 @@ from .registry import REGISTRY
 from .restore import restore
 from .tables import ledger
 from .tiers import TIERS
-from .verify import accept, verify
+from .verify import accept, verify, write_accepted_ledger
 
 _EPILOG = """examples:
   python -m reproduce list
@@ -110,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
         "draw", parents=[shared], help="draw from the records there are, and print the ledger"
     )
     drawing.add_argument(
-        "--accepted", action="store_true", help="draw the accepted numbers that have pictures again, and nothing else"
+        "--accepted", action="store_true", help="draw and judge the accepted numbers again, as after a change of a figure or of a claim's words"
     )
     check = commands.add_parser("verify", parents=[shared], help="compare fresh CSVs with the accepted ones")
     check.add_argument("--accept", action="store_true", help="make the fresh CSVs the accepted ones")
@@ -155,9 +155,13 @@ def _draw(chosen: Sequence[Entry], output: Output) -> int:
 
 
 def _draw_accepted(chosen: Sequence[Entry], output: Output) -> int:
-    """Draw the accepted pictures of artifacts again."""
-    drawn = [runner.draw_accepted(entry, output, REFERENCE) for entry in chosen]
-    print("\n".join(str(picture) for picture in drawn if picture) or f"No picture is accepted at tier {output.tier}.")
+    """Draw the accepted pictures of artifacts again, and judge the accepted numbers of their tier again."""
+    drawn = [picture for entry in chosen if (picture := runner.draw_accepted(entry, output, REFERENCE))]
+    if not drawn:
+        print(f"No picture is accepted at tier {output.tier}.")
+        return 0
+    print("\n".join(map(str, drawn)))
+    print(f"ledger: {write_accepted_ledger(output.tier, REFERENCE)}")
     return 0
 
 

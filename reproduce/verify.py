@@ -119,6 +119,13 @@ def accepted_ledger(tier: str, reference: Path) -> str:
     return ledger.as_markdown(lines, tier=tier)
 
 
+def write_accepted_ledger(tier: str, reference: Path) -> Path:
+    """Write the ledger of a tier by its accepted numbers, and return where it is."""
+    path = reference / tier / "claims.md"
+    write_atomically(path, accepted_ledger(tier, reference).encode())
+    return path
+
+
 def accept(chosen: Sequence[Entry], output: Output, reference: Path, provenances: Mapping[str, Any]) -> None:
     """Make fresh CSVs the reference, with their figures and ledger, and write where they come from into the manifest.
 
@@ -142,4 +149,4 @@ def accept(chosen: Sequence[Entry], output: Output, reference: Path, provenances
         manifest[name] = {"sha256": digest(reference / name), **provenances[entry.id]}
     content = json.dumps(dict(sorted(manifest.items())), indent=1) + "\n"
     write_atomically(reference / "manifest.json", content.encode())
-    write_atomically(reference / output.tier / "claims.md", accepted_ledger(output.tier, reference).encode())
+    write_accepted_ledger(output.tier, reference)

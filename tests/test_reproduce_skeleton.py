@@ -6,6 +6,7 @@ import importlib
 import math
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -264,16 +265,20 @@ def test_without_the_package_it_says_how_to_install_it():
     assert "Traceback" not in found.stderr
 
 
-def test_accepted_numbers_are_drawn_again_where_they_have_a_picture(capsys, tmp_path, monkeypatch):
-    for name in ("rep_dyads.csv", "rep_bank.csv", "figures/rep_dyads.png"):
-        target = tmp_path / "replication" / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(b"old" if name.endswith("png") else (REFERENCE / "replication" / name).read_bytes())
+def test_accepted_numbers_are_drawn_again_where_they_have_a_picture_and_judged_again(capsys, tmp_path, monkeypatch):
+    shutil.copy(REFERENCE / "manifest.json", tmp_path)
+    (tmp_path / "replication" / "figures").mkdir(parents=True)
+    for csv in (REFERENCE / "replication").glob("*.csv"):
+        shutil.copy(csv, tmp_path / "replication")
+    (tmp_path / "replication" / "figures" / "rep_dyads.png").write_bytes(b"old")
+    (tmp_path / "replication" / "claims.md").write_text("old")
     monkeypatch.setattr("reproduce.__main__.REFERENCE", tmp_path)
     assert cli.main(["draw", "--accepted", "--tier", "replication"]) == 0
     picture = tmp_path / "replication" / "figures" / "rep_dyads.png"
-    assert capsys.readouterr().out == f"{picture}\n"
+    ledger = tmp_path / "replication" / "claims.md"
+    assert capsys.readouterr().out == f"{picture}\nledger: {ledger}\n"
     assert picture.read_bytes().startswith(b"\x89PNG")
+    assert ledger.read_text() == (REFERENCE / "replication" / "claims.md").read_text()
     assert cli.main(["draw", "--accepted", "--tier", "laptop"]) == 0
     assert capsys.readouterr().out == "No picture is accepted at tier laptop.\n"
 

@@ -194,7 +194,7 @@ TESTBED: tuple[Claim, ...] = (
     _claim(
         "fig05-marginals",
         "After tuning, all agents are alike in marginal prediction.",
-        "largest relative difference in marginal KL from mlp",
+        "largest relative difference in marginal KL from mlp, of agents trained by SGD",
         _marginal_spread,
         AtMost(bound=0.25),
     ),
