@@ -110,7 +110,9 @@ def _parser() -> argparse.ArgumentParser:
         "draw", parents=[shared], help="draw from the records there are, and print the ledger"
     )
     drawing.add_argument(
-        "--accepted", action="store_true", help="draw and judge the accepted numbers again, as after a change of a figure or of a claim's words"
+        "--accepted",
+        action="store_true",
+        help="draw and judge the accepted numbers again, as after a change of a figure or of a claim's words",
     )
     check = commands.add_parser("verify", parents=[shared], help="compare fresh CSVs with the accepted ones")
     check.add_argument("--accept", action="store_true", help="make the fresh CSVs the accepted ones")
