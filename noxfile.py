@@ -24,6 +24,9 @@ PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
 REAL = [str(folder) for python in PYTHONS for folder in sorted(PYENV.glob(f"versions/{python}.*/bin"))]
 os.environ["PATH"] = os.pathsep.join([*REAL, os.environ["PATH"]])
 
+# Where this is set, every process of a session compiles all of JAX anew, and takes three times as long to start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 
 @nox.session
 def lint(session: nox.Session) -> None:
