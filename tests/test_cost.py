@@ -8,6 +8,8 @@ from epinet_eqx.bayes import Deterministic, Ensemble
 from epinet_eqx.metrics import cost
 from epinet_eqx.networks import MLP
 
+pytestmark = pytest.mark.once
+
 
 def affine(key):
     return MLP(64, 32, (), feature_layers=(0,), key=key)

@@ -23,6 +23,8 @@ from epinet_eqx.data import (
 )
 from epinet_eqx.losses import Batch
 
+pytestmark = pytest.mark.once
+
 
 def make_source(count=10):
     x = np.random.Generator(np.random.Philox(key=1)).integers(0, 256, (count, 3, 8, 8), dtype=np.uint8)

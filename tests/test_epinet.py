@@ -20,6 +20,8 @@ from epinet_eqx.epinet import (
 from epinet_eqx.indices import GaussianIndex, ParticleIndex
 from epinet_eqx.networks import MLP, FunctionNetwork
 
+pytestmark = pytest.mark.once
+
 
 def make_epinet(key, *, freeze=True, hidden=(7, 6), index_dim=5, prior_scale=0.7):
     base_key, prior_key, key = jr.split(key, 3)

@@ -14,6 +14,8 @@ from epinet_eqx.losses import Batch, BernoulliBootstrap, SquaredLoss
 from epinet_eqx.networks import MLP
 from epinet_eqx.training import NonFiniteLossError, fit, fit_many
 
+pytestmark = pytest.mark.once
+
 SGD = optax.sgd(0.05)
 OPTIONS = dict(batch_size=4, num_index_samples=2, optimizer=SGD, block_size=5, progress=False)
 

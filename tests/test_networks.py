@@ -19,6 +19,8 @@ from epinet_eqx.networks import (
     truncated_normal_with_bias,
 )
 
+pytestmark = pytest.mark.once
+
 
 def test_mlp_exposes_the_chosen_layers(getkey):
     mlp = MLP(3, 2, (5, 4), feature_layers=(0, 1, -1), key=getkey())

@@ -28,6 +28,8 @@ from epinet_eqx.predict import (
 from epinet_eqx.predict._counts import weigh_counts
 from epinet_eqx.predict._stream import LogSum
 
+pytestmark = pytest.mark.once
+
 
 def close(a, b, atol=1e-5):
     return np.allclose(a, b, rtol=1e-5, atol=atol)

@@ -281,6 +281,7 @@ def test_agents_of_the_bandit_of_digits_have_a_small_decay(label):
     assert replace(own, decay=tuned.decay) == tuned
 
 
+@pytest.mark.long
 def test_an_epinet_learns_to_read_digits():
     config = ActiveLearning(acquisitions=("uniform",), num_runs=1, num_rounds=1, per_class=10, num_steps=300).units()
     (rows,) = active.run(list(config.values()), key=jr.key(0))

@@ -295,6 +295,7 @@ def test_cold_recipe_costs_less_than_a_fifth_of_a_particle(getkey):
     assert count_parameters(enn) < 0.2 * particle
 
 
+@pytest.mark.long
 def test_more_allowance_gives_no_larger_joint_loss_where_it_is_chosen(rows):
     found = {
         recipe: [row for row in rows["epinets"] if row["recipe"] == recipe and row["kind"] == "tuned"]

@@ -20,6 +20,8 @@ from epinet_eqx import scale
 from epinet_eqx.data import ArrayDataset, Loader
 from epinet_eqx.losses import Batch, CrossEntropy
 
+pytestmark = pytest.mark.once
+
 OPTIMIZER = optax.sgd(0.1)
 
 

@@ -19,7 +19,6 @@ from epinet_eqx import scale
 pytestmark = pytest.mark.once
 
 WORKER = str(pathlib.Path(__file__).parent / "_scale_worker.py")
-NUM_KILLS = 20
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +45,13 @@ def answer(process):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs forks, which are those of Unix")
-def test_killed_training_ends_as_if_it_had_not_been(tmp_path, cache):
-    found = answer(start(cache, "kill", tmp_path, NUM_KILLS, 7))
-    assert found["kills"] == NUM_KILLS
-    # Kills did hit at different times, and some while a checkpoint was being written.
-    assert found["seen"] >= 3
-    assert found["drafts"] >= 1
+@pytest.mark.parametrize("num_kills", [5, pytest.param(20, marks=pytest.mark.long)])
+def test_killed_training_ends_as_if_it_had_not_been(num_kills, tmp_path, cache):
+    found = answer(start(cache, "kill", tmp_path, num_kills, 7))
+    assert found["kills"] == num_kills
+    # Kills did hit at different times, and of many some while a checkpoint was being written.
+    assert found["seen"] >= 2
+    assert num_kills < 20 or found["drafts"] >= 1
     expected = np.load(tmp_path / "whole" / "final.npz")
     for folder in found["rounds"]:
         final = np.load(pathlib.Path(folder) / "final.npz")

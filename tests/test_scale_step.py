@@ -24,6 +24,8 @@ from epinet_eqx.scale import (
     place,
 )
 
+pytestmark = pytest.mark.once
+
 OPTIMIZER = optax.sgd(0.1, momentum=0.9)
 
 

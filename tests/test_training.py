@@ -19,6 +19,8 @@ from epinet_eqx.networks import MLP
 from epinet_eqx.training import EpochBatches, UniformBatches, init_state, train_step, train_steps
 from epinet_eqx.training._step import step_indices
 
+pytestmark = pytest.mark.once
+
 SGD = optax.sgd(0.05)
 
 
