@@ -68,7 +68,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def tests_long(session: nox.Session) -> None:
-    """Run the tests that take minutes: pages of the documentation, image protocols at scale, heads on real features."""
+    """Run the tests that take minutes: pages of the documentation, whole protocols, many kills, several processes."""
     session.install("-e.[mcmc,dask]", "--group=test")
     run_tests(session, "long")
 

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.once
 BASELINE = json.loads(quality.PATH.read_text())
 
 
+@pytest.mark.long
 def test_a_worse_prior_scale_is_red(monkeypatch):
     monkeypatch.setattr(_miniatures, "STEPS", 100)
     agent = find_agent("epinet")

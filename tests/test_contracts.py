@@ -12,6 +12,8 @@ import epinet_eqx as epi
 from epinet_eqx.losses import Batch, CrossEntropy
 from epinet_eqx.training import init_state, train_step
 
+pytestmark = pytest.mark.once
+
 
 @pytest.fixture
 def enn(request, getkey):

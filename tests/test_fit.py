@@ -25,6 +25,8 @@ from epinet_eqx.training import (
     train_steps,
 )
 
+pytestmark = pytest.mark.once
+
 # One optimizer and one set of sizes for most tests: they share compiled programs.
 SGD = optax.sgd(0.05)
 LOSS = SquaredLoss(l2=0.01)

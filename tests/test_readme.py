@@ -8,8 +8,6 @@ import sys
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.once
-
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)

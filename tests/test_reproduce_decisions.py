@@ -182,6 +182,7 @@ def test_runs_of_one_program_are_grouped():
     assert [len(group) for group in sets.groups(Sets().units())] == [2] * 5
 
 
+@pytest.mark.long
 def test_matched_batches_have_the_operations_of_the_epinet():
     size = replace(SIZE, batch_size=100)
     sizes = [
@@ -235,6 +236,7 @@ def test_agents_meet_the_same_bandits():
     assert curve[-1]["regret"] == pytest.approx(np.mean([row["regret"] for row in runs]))
 
 
+@pytest.mark.long
 def test_sets_earn_no_more_than_the_truth():
     config = next(iter(smoke(Sets()).units().values()))
     config = replace(config, variant=variant_of("mlp", num_steps=2))

@@ -381,6 +381,7 @@ def test_real_networks_are_right_about_real_images(tmp_path):
     assert float(row["accuracy"]) > 0.88
 
 
+@pytest.mark.long
 def test_labels_are_chosen_by_features_of_images_that_the_network_has_not_seen(monkeypatch):
     rng = np.random.default_rng(0)
     y = rng.integers(0, 10, 4100).astype(np.int32)

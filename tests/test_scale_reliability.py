@@ -61,6 +61,7 @@ def test_killed_training_ends_as_if_it_had_not_been(num_kills, tmp_path, cache):
         assert read_metrics(folder) == read_metrics(tmp_path / "whole")
 
 
+@pytest.mark.long
 def test_processes_and_devices_give_the_same_training(tmp_path, cache):
     with socket.socket() as free:
         free.bind(("localhost", 0))
