@@ -133,6 +133,31 @@ def test_masks_are_all_there_with_their_probabilities(generator):
     assert np.allclose(atoms.outputs[0], parameters[3])
 
 
+def test_gaussian_networks_do_not_depend_on_the_eigenvectors_that_a_machine_finds(generator):
+    size = sum(int(np.prod(shape)) for shape in perceptron.SHAPES)
+    x, mean = generator.standard_normal((3, perceptron.IN_DIM)), generator.standard_normal(size)
+    factor = generator.standard_normal((size, 4))
+    covariance = np.eye(size) + factor @ factor.T
+    noise = 1e-9 * generator.standard_normal((size, size))
+    # Most eigenvalues are equal, so the least change of the matrix is another basis of eigenvectors.
+    pair = [perceptron.gaussian_sampler(x, mean, matrix) for matrix in (covariance, covariance + noise + noise.T)]
+    first, second = (sample(np.random.default_rng(0), 5) for sample in pair)
+    np.testing.assert_allclose(first, second, atol=1e-6)
+
+
+def test_gaussian_networks_have_the_given_moments(generator):
+    size = sum(int(np.prod(shape)) for shape in perceptron.SHAPES)
+    factor = generator.standard_normal((size, 4))
+    x, mean = np.zeros((1, perceptron.IN_DIM)), np.zeros(size)
+    # At x = 0 with a bias of zero in the hidden layer, outputs are the biases of the last one.
+    mean[-perceptron.NUM_CLASSES :] = 1.0
+    factor[: -perceptron.NUM_CLASSES] = 0.0
+    outputs = perceptron.gaussian_sampler(x, mean, factor @ factor.T)(generator, 100_000)[:, 0]
+    last = factor[-perceptron.NUM_CLASSES :]
+    np.testing.assert_allclose(outputs.mean(axis=0), 1.0, atol=0.05)
+    np.testing.assert_allclose(np.cov(outputs.T), last @ last.T, atol=0.1)
+
+
 def test_laplace_quantiles(getkey):
     z = jr.normal(getkey(), (50,))
     expected = stats.laplace.ppf(stats.norm.cdf(np.asarray(z, np.float64)))

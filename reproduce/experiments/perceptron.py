@@ -49,9 +49,12 @@ def unflatten(vectors: Float64[np.ndarray, "samples parameters"]) -> Parameters:
 
 def gaussian_sampler(x: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> Sampler:
     """Return what samples the network whose parameters are jointly Gaussian."""
+    values, vectors = np.linalg.eigh(covariance)
+    # Of all roots the symmetric one: others depend on the eigenvectors, whose signs are not the same on all machines.
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
 
     def sample(generator: np.random.Generator, count: int) -> Outputs:
-        return forward(unflatten(generator.multivariate_normal(mean, covariance, count, method="eigh")), x)
+        return forward(unflatten(mean + generator.standard_normal((count, mean.size)) @ root), x)
 
     return sample
 
