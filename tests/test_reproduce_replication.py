@@ -20,10 +20,9 @@ from epinet_eqx.weights._naming import named_layers
 from reproduce import aggregate
 from reproduce.claims import CLAIMS, judge
 from reproduce.claims.replication import REPLICATION
-from reproduce.configs.decisions import ActiveLearning
 from reproduce.configs.replication import COLD, BankConfig, Networks, Piece, Recipe, Replication, Study
 from reproduce.errors import ReproduceError
-from reproduce.experiments import replication, replication_active, replication_bank
+from reproduce.experiments import replication, replication_bank
 from reproduce.experiments.replication_human import _draw, _rank_correlation
 from reproduce.experiments.replication_images import images_of, shifts
 from reproduce.experiments.replication_lab import Lab, count_parameters
@@ -379,23 +378,3 @@ def test_real_networks_are_right_about_real_images(tmp_path):
     piece = Piece(network="resnet20_00", images="test", num_images=200)
     (row,) = replication_bank.run(piece, key=jr.key(0), inputs=real)
     assert float(row["accuracy"]) > 0.88
-
-
-@pytest.mark.long
-def test_labels_are_chosen_by_features_of_images_that_the_network_has_not_seen(monkeypatch):
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 10, 4100).astype(np.int32)
-    features = (np.eye(10)[y] @ rng.standard_normal((10, 100)) + rng.standard_normal((4100, 100))).astype(np.float32)
-    asked = []
-
-    def stored(piece, *, inputs):
-        asked.append(piece)
-        return {"features": features, "y": y}
-
-    monkeypatch.setattr(replication_active, "features_of", stored)
-    small = {"num_runs": 1, "num_rounds": 1, "num_steps": 20, "num_samples": 5, "num_pool": 100, "num_targets": 5}
-    units = ActiveLearning(acquisitions=("uniform",), **small).units()
-    found = replication_active.run(list(units.values()), key=jr.key(0), inputs=Inputs())
-    assert [piece.images for piece in asked] == ["test"]
-    assert [row["labels"] for row in found[0] if row["row"] == "round"] == [10, 20]
-    assert all(0 <= row["accuracy"] <= 1 for rows in found for row in rows if row["row"] == "round")

@@ -45,13 +45,13 @@ def answer(process):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs forks, which are those of Unix")
-@pytest.mark.parametrize("num_kills", [5, pytest.param(20, marks=pytest.mark.long)])
-def test_killed_training_ends_as_if_it_had_not_been(num_kills, tmp_path, cache):
+@pytest.mark.parametrize(("num_kills", "seen", "drafts"), [(5, 2, 0), pytest.param(20, 3, 1, marks=pytest.mark.long)])
+def test_killed_training_ends_as_if_it_had_not_been(num_kills, seen, drafts, tmp_path, cache):
     found = answer(start(cache, "kill", tmp_path, num_kills, 7))
     assert found["kills"] == num_kills
     # Kills did hit at different times, and of many some while a checkpoint was being written.
-    assert found["seen"] >= 2
-    assert num_kills < 20 or found["drafts"] >= 1
+    assert found["seen"] >= seen
+    assert found["drafts"] >= drafts
     expected = np.load(tmp_path / "whole" / "final.npz")
     for folder in found["rounds"]:
         final = np.load(pathlib.Path(folder) / "final.npz")
