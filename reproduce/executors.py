@@ -8,6 +8,7 @@ from a cluster all results of a task together.
 
 import contextlib
 import multiprocessing
+import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -15,6 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Protocol
 
 from .errors import ReproduceError, UsageError, unknown
+from .memory import share_programs
 
 EXECUTORS = ("local", "dask")
 
@@ -57,9 +59,10 @@ class _Sender:
     lock: Any = None
 
 
-def _start_sending(writer: Any, lock: Any) -> None:
-    """Remember the end of the pipe, in a process that begins."""
+def _begin(writer: Any, lock: Any, programs: str) -> None:
+    """Remember the end of the pipe and where programs are shared, in a process that begins."""
     _Sender.writer, _Sender.lock = writer, lock
+    share_programs(programs)
 
 
 def _send_all_of(function: Callable[[Any], Iterable[Any]], task: Any) -> None:
@@ -82,24 +85,25 @@ class Processes:
         If a process is lost, new ones compute what was not finished: what had come of that comes again.
         """
         left, in_vain = list(tasks), 0
-        while left:
-            finished = yield from self._map_while_alive(function, left)
-            left = [task for place, task in enumerate(left) if place not in finished]
-            in_vain = 0 if finished else in_vain + 1
-            if in_vain == _MAX_LOST_IN_VAIN:
-                raise ReproduceError(
-                    f"A process that computes was killed {in_vain} times before it was done, perhaps for want of "
-                    "memory; what was finished is kept. Fewer `--workers` need less."
-                )
+        with tempfile.TemporaryDirectory(prefix="programs-", ignore_cleanup_errors=True) as programs:
+            while left:
+                finished = yield from self._map_while_alive(function, left, programs)
+                left = [task for place, task in enumerate(left) if place not in finished]
+                in_vain = 0 if finished else in_vain + 1
+                if in_vain == _MAX_LOST_IN_VAIN:
+                    raise ReproduceError(
+                        f"A process that computes was killed {in_vain} times before it was done, perhaps for want of "
+                        "memory; what was finished is kept. Fewer `--workers` need less."
+                    )
 
     def _map_while_alive(
-        self, function: Callable[[Any], Iterable[Any]], tasks: Sequence[Any]
+        self, function: Callable[[Any], Iterable[Any]], tasks: Sequence[Any], programs: str
     ) -> Generator[Any, None, set[int]]:
         """Yield results until all tasks are done or a process is lost; return the places of the finished tasks."""
         # JAX has threads: a fork of it may hang.
         context = multiprocessing.get_context("spawn")
         reader, writer = context.Pipe(duplex=False)
-        ends = {"initializer": _start_sending, "initargs": (writer, context.Lock())}
+        ends = {"initializer": _begin, "initargs": (writer, context.Lock(), programs)}
         finished: set[int] = set()
         with reader, writer, ProcessPoolExecutor(self.num_workers, mp_context=context, **ends) as pool:
             waiting = {pool.submit(_send_all_of, function, task): place for place, task in enumerate(tasks)}

@@ -1,5 +1,7 @@
-"""What is done and said before a device or the machine has not enough memory."""
+"""Programs that processes share or forget, and what is said when there is not enough memory."""
 
+import os
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,18 @@ _ADVICE = (
 
 _MAPS = Path("/proc/self/maps")
 _MAX_MAPS = Path("/proc/sys/vm/max_map_count")
+
+
+def share_programs(folder: str) -> None:
+    """Let this process, which has not imported JAX, share compiled programs with others through a folder.
+
+    What another one has compiled is read, not compiled again. A store that the user has named is left as it is.
+    """
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+    # What one process reads while another writes it is compiled again.
+    warnings.filterwarnings("ignore", "Error reading persistent compilation cache entry", UserWarning)
 
 
 def forget_programs() -> None:

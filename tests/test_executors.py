@@ -78,6 +78,14 @@ def die_in_the_middle_of_a_message(task):
     yield number
 
 
+def compile_or_read(number):
+    """Compile a program, or read it; yield where programs are shared and how many are there."""
+    folder = pathlib.Path(os.environ["JAX_COMPILATION_CACHE_DIR"])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.jit(lambda x: x * 2 + number)(1.0).block_until_ready()
+    yield str(folder), len(list(folder.glob("*-cache")))
+
+
 def test_the_local_executor_keeps_the_order():
     with open_executor("local") as executor:
         assert list(executor.map(square, [1, 2, 3])) == [1, 4, 9]
@@ -149,6 +157,23 @@ def test_a_killed_dask_worker_loses_nothing(tmp_path):
                 os.kill(killed, signal.SIGKILL)
     assert sorted(value for value, _ in results) == [number**2 for number in range(6)]
     assert dict(results)[9] != killed
+
+
+def test_processes_share_programs_while_they_are_needed(monkeypatch):
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    with open_executor("local", workers=2) as executor:
+        # The same program four times, by one process or the other.
+        found = list(executor.map(compile_or_read, [1, 1, 1, 1]))
+    (folder,) = {folder for folder, _ in found}
+    assert [count for _, count in found] == [1, 1, 1, 1]
+    assert not pathlib.Path(folder).exists()
+
+
+def test_a_store_of_programs_that_the_user_named_is_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path))
+    with open_executor("local", workers=2) as executor:
+        assert {folder for folder, _ in executor.map(compile_or_read, [1, 2])} == {str(tmp_path)}
+    assert list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
