@@ -8,6 +8,9 @@ from jaxtyping import Array, Float, Shaped
 
 from ._stream import Draws, LogSum
 
+# Stands for minus infinity in a product with counts: times zero it is zero, and what it occurs in is below half of it.
+_IMPOSSIBLE = -1e30
+
 
 def weigh_counts(
     counts: Float[Array, "... cases outcomes"], log_p: Float[Array, "samples ... outcomes"]
@@ -16,14 +19,10 @@ def weigh_counts(
 
     An impossible outcome that does not occur contributes nothing: zero times minus infinity is zero here.
     """
-    impossible = jnp.isneginf(log_p)
-    possible = jnp.where(impossible, jnp.zeros_like(log_p), log_p)
+    possible = jnp.where(jnp.isneginf(log_p), jnp.full_like(log_p, _IMPOSSIBLE), log_p)
     # Counts weigh up to tau log-probabilities: a product in reduced precision would show in the result.
-    highest = jax.lax.Precision.HIGHEST
-    weighed = jnp.einsum("s...o,...co->s...c", possible, counts, precision=highest)
-    occurring = (counts > 0).astype(log_p.dtype)
-    excluded = jnp.einsum("s...o,...co->s...c", impossible.astype(log_p.dtype), occurring, precision=highest) > 0
-    return jnp.where(excluded, -jnp.inf, weighed)
+    weighed = jnp.einsum("s...o,...co->s...c", possible, counts, precision=jax.lax.Precision.HIGHEST)
+    return jnp.where(weighed < _IMPOSSIBLE / 2, -jnp.inf, weighed)
 
 
 def count_log_probs(
