@@ -204,9 +204,10 @@ def test_running_log_sum_survives_extremes():
     assert close(sums.log_mean(1), [-1e4 + np.log(1 + np.e), -np.inf], atol=1e-2)
 
 
-def test_counts_of_impossible_outcomes():
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.float16])
+def test_counts_of_impossible_outcomes(dtype):
     # Zero times minus infinity is zero: what does not occur does not matter.
-    log_p = jnp.array([[0.0, -jnp.inf], [-1.0, -2.0]])
+    log_p = jnp.array([[0.0, -jnp.inf], [-1.0, -2.0]], dtype=dtype)
     counts = jnp.array([[3.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
     assert jnp.array_equal(weigh_counts(counts, log_p), jnp.array([[0.0, -jnp.inf, 0.0], [-3.0, -3.0, 0.0]]))
 

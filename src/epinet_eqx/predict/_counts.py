@@ -19,8 +19,9 @@ def weigh_counts(
 
     An impossible outcome that does not occur contributes nothing: zero times minus infinity is zero here.
     """
-    possible = jnp.where(jnp.isneginf(log_p), jnp.full_like(log_p, _IMPOSSIBLE), log_p)
     # Counts weigh up to tau log-probabilities: a product in reduced precision would show in the result.
+    log_p = log_p.astype(counts.dtype)
+    possible = jnp.where(jnp.isneginf(log_p), jnp.full_like(log_p, _IMPOSSIBLE), log_p)
     weighed = jnp.einsum("s...o,...co->s...c", possible, counts, precision=jax.lax.Precision.HIGHEST)
     return jnp.where(weighed < _IMPOSSIBLE / 2, -jnp.inf, weighed)
 
