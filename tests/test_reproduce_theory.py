@@ -2,11 +2,13 @@
 
 import json
 
+import jax.numpy as jnp
 import pytest
 
 from reproduce import __main__ as cli
 from reproduce import aggregate, runner, verify
 from reproduce.claims import Verdict
+from reproduce.experiments import thm2
 from reproduce.index import entries
 from reproduce.paths import REFERENCE, Output
 
@@ -78,3 +80,11 @@ def test_verify_command_passes(output, capsys):
     arguments = ["verify", "--only", ",".join(ARTIFACTS), "--tier", "smoke", "--out", str(output.root)]
     assert cli.main(arguments) == 0
     assert "5 of 5 artifacts agree" in capsys.readouterr().out
+
+
+def test_a_prediction_beyond_a_tie_near_a_certainty_is_still_a_distribution():
+    # The outcome that the misled action is good for is so unlikely that the tie is next to a change of sign.
+    params = jnp.array([[0.0, 0.0], [jnp.arctanh(0.7005), -10.0]])
+    kl, lost = thm2._mislead(params, jnp.asarray(0.7))
+    assert 0.69 < lost < 0.71
+    assert lost < jnp.sqrt(2 * kl)

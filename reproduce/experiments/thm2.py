@@ -156,7 +156,10 @@ def _log_kl(params: Float[Array, "2 outcomes"], target: Float[Array, ""]) -> Flo
 def _mislead(params: Float[Array, "2 outcomes"], target: Float[Array, ""]) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Return divergence and shortfall of the problem with two actions and a prediction just beyond the tie."""
     probs, gain = _problem(params, target)
-    prediction = probs / (1 + 1.001 * _flip(probs, gain) * gain)
+    flip = _flip(probs, gain)
+    # A thousandth beyond the tie, but never beyond where a probability would change its sign.
+    flip = jnp.minimum(1.001 * flip, (flip + 1 / jnp.max(-gain)) / 2)
+    prediction = probs / (1 + flip * gain)
     prediction = prediction / jnp.sum(prediction)
     rewards = jnp.stack([(1 + gain) / 2, (1 - gain) / 2])
     return joint_kl(probs, prediction), shortfall(rewards, probs, prediction, tolerance=0.0)
