@@ -122,6 +122,14 @@ def test_every_page_is_in_the_navigation():
     assert sorted(re.findall(r"[\w/]+\.md", navigation)) == sorted(TEXTS)
 
 
+def test_tools_of_the_documentation_are_not_published():
+    excluded = (ROOT / "mkdocs.yml").read_text().partition("\nexclude_docs: |\n")[2].partition("\n\n")[0].split()
+    published = {path for path in DOCS.rglob("*.py*") if path.is_file()}
+    for pattern in excluded:
+        published -= {path for path in published if path.match(pattern) or pattern in path.parts}
+    assert excluded and not published
+
+
 def test_every_package_has_its_api_page():
     packages = {path.parent.name for path in (ROOT / "src" / "epinet_eqx").glob("*/__init__.py")}
     named = {page: re.findall(r"^::: (\S+)$", text, re.MULTILINE) for page, text in TEXTS.items() if "::: " in text}
