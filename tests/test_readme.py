@@ -8,6 +8,8 @@ import sys
 import numpy as np
 import pytest
 
+from reproduce.index import entries
+
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -51,3 +53,11 @@ def test_there_are_two_commands_and_every_linked_file_exists():
     assert len(re.findall(r"```bash\npython3 -m venv [^\n]*\n```", README)) == len(re.findall("```bash", README)) == 2
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
+def test_minutes_of_sessions_are_those_of_the_index():
+    told = dict(re.findall(r"^\| `nox -s (?:reproduce_)?(\w+)` \|.*\| (\d+) minutes \|$", README, re.MULTILINE))
+    expected: dict[str, float] = {}
+    for entry in entries().values():
+        expected[entry.session] = expected.get(entry.session, 0.0) + entry.minutes.get("laptop", 0.0)
+    assert told == {session: f"{minutes:.0f}" for session, minutes in expected.items()}
