@@ -6,6 +6,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from ..over_seeds import mean_of, shown_at, sizes_of
 from ..style import AGENTS
@@ -50,6 +51,14 @@ def scaling_figure(rows: Rows, agents: Sequence[str], cost: str) -> Figure:
     draw_row(axes, shown_at(rows, {}, NUM_SAMPLES), agents, cost)
     add_legend(figure, axes[2])
     return figure
+
+
+def set_log_scale(ax: Axes) -> None:
+    """Make the axis of a loss logarithmic, with plain numbers beside it."""
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    ax.yaxis.set_minor_locator(NullLocator())
 
 
 def add_legend(figure: Figure, ax: Axes, *, columns: int = 7) -> None:

@@ -6,10 +6,11 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullLocator, StrMethodFormatter
+from matplotlib.ticker import LogFormatterSciNotation, LogLocator
 
 from ..stratified import as_one, labels_of, mean_of
 from ..style import AGENTS
+from ._scaling import set_log_scale
 
 _METRICS = {"marginal": "marginal KL ($\\tau = 1$)", "joint": "joint KL ($\\tau = 10$)"}
 _COSTS = {"parameters": "parameters", "flops": "training compute (counted FLOPs)"}
@@ -48,10 +49,7 @@ def _draw_panel(ax: Axes, rows: Sequence[Mapping[str, Any]], metric: str, cost: 
     ax.xaxis.set_minor_formatter(LogFormatterSciNotation(labelOnlyBase=False, minor_thresholds=(9, 9)))
     ax.xaxis.set_minor_locator(LogLocator(subs=(2, 5) if last < 50 * first else ()))
     # One particle with a prior function is ten times worse than the best agents: logarithms show the others, too.
-    ax.set_yscale("log")
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    ax.yaxis.set_minor_locator(NullLocator())
+    set_log_scale(ax)
 
 
 def draw(rows: Sequence[Mapping[str, Any]]) -> Figure:

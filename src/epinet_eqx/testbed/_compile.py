@@ -26,9 +26,7 @@ def jit_lightly(function: _F) -> _F:
 
     Vectors of 512 bits are worth it where long arrays are mapped by `exp`; a CPU that has none ignores the wish.
     """
-    return _jit(
-        function, compiler_options={"xla_backend_optimization_level": 1, "xla_cpu_prefer_vector_width": 512}
-    )
+    return _jit(function, compiler_options={"xla_backend_optimization_level": 1, "xla_cpu_prefer_vector_width": 512})
 
 
 def jit_for_one_run(function: _F) -> _F:
