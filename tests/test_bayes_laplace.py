@@ -19,10 +19,14 @@ def network(getkey):
     return eqx.filter_jit(lambda key: MLP(3, 4, (5,), key=key))(getkey())
 
 
+def _root(enn):
+    """Return the linear map that the root is, as a matrix whose rows are where unit vectors go."""
+    return np.asarray(jax.vmap(lambda z: enn.root.value(z).ravel())(jnp.eye(enn.index.size)))
+
+
 def _covariance(enn):
-    """Return the covariance of the last layer's weights, from the linear map that the root is."""
-    columns = jax.vmap(lambda z: enn.root.value(z).ravel())(jnp.eye(enn.index.size))
-    return np.asarray(columns.T @ columns)
+    """Return the covariance of the last layer's weights."""
+    return _root(enn).T @ _root(enn)
 
 
 def _inputs(network, x):
@@ -99,6 +103,14 @@ def test_kronecker_keeps_the_trace_of_the_curvature_for_one_example(network, get
         last_layer_laplace(network, x, prior_precision=2.0, structure=structure) for structure in ("dense", "kronecker")
     )
     np.testing.assert_allclose(_covariance(kronecker), _covariance(dense), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("structure", ["dense", "kronecker"])
+def test_the_root_is_the_one_that_every_machine_finds(network, getkey, structure):
+    # One made of eigenvectors would depend on their signs.
+    enn = last_layer_laplace(network, jr.normal(getkey(), (9, 3)), prior_precision=0.5, structure=structure)
+    np.testing.assert_allclose(_root(enn), _root(enn).T, atol=1e-5)
+    assert np.linalg.eigvalsh(_root(enn)).min() > 0
 
 
 def test_nothing_is_trainable_and_chunks_do_not_matter(network, getkey):

@@ -19,7 +19,11 @@ _MAX_DENSE = 2048
 
 
 class AbstractRoot(eqx.Module):
-    """A root of a covariance: a linear map that takes a standard normal vector to a deviation of the weights."""
+    """A root of a covariance: a linear map that takes a standard normal vector to a deviation of the weights.
+
+    It is the symmetric one: eigenvectors alone would do, too, but their signs are another machine's to choose, and one
+    key would stand for other weights there.
+    """
 
     @abc.abstractmethod
     def __call__(self, z: Float[Array, " index"]) -> Float[Array, "inputs classes"]:
@@ -46,7 +50,8 @@ class KroneckerRoot(AbstractRoot):
 
     def __call__(self, z: Float[Array, " index"]) -> Float[Array, "inputs classes"]:
         """Return the deviation of the weights at one index."""
-        return self.input_basis @ (self.scale * z.reshape(self.scale.shape)) @ self.class_basis.T
+        along = self.input_basis.T @ z.reshape(self.scale.shape) @ self.class_basis
+        return self.input_basis @ (self.scale * along) @ self.class_basis.T
 
 
 class LaplaceEmbedding(NamedTuple):
@@ -198,7 +203,8 @@ def last_layer_laplace(
     probs = jax.nn.softmax(check_finite("outputs", outputs))
     if structure == "dense" or (structure == "auto" and index.size <= _MAX_DENSE):
         values, vectors = _eigen(_softmax_curvature(inputs, probs))
-        return LastLayerLaplace(network, DenseRoot(vectors / jnp.sqrt(values + precision)[None, :], num_classes), index)
+        root = (vectors / jnp.sqrt(values + precision)[None, :]) @ vectors.T
+        return LastLayerLaplace(network, DenseRoot(root, num_classes), index)
     input_values, input_vectors = _eigen(inputs.T @ inputs)
     class_values, class_vectors = _eigen(jnp.diag(jnp.mean(probs, axis=0)) - probs.T @ probs / length)
     scale = 1 / jnp.sqrt(input_values[:, None] * class_values[None, :] + precision)
