@@ -17,7 +17,7 @@ _NO_EMITTERS = {"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < 
 
 
 def jit_unoptimized(function: _F) -> _F:
-    """Compile a function that runs in a moment whatever its code: in a tenth of the time of a full compilation."""
+    """Compile a function that runs in a moment whatever its code: in a small part of the time of a full compilation."""
     return _jit(function, compiler_options={"xla_backend_optimization_level": 0, **_NO_EMITTERS})
 
 
