@@ -20,7 +20,7 @@ pytestmark = pytest.mark.once
 
 def make_base(key, hidden=6):
     mlp = MLP(64, 10, (hidden,), feature_layers=(-1,), key=key)
-    return FunctionNetwork(lambda x: mlp.with_features(x.reshape(-1)))
+    return FunctionNetwork(lambda mlp, x: mlp.with_features(x.reshape(-1)), params=mlp)
 
 
 def make_data(count=30):

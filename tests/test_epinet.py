@@ -1,9 +1,12 @@
 """The epinet of Section 4: identities of Eq. (4), (5) and (6), frozen parts, attach."""
 
+import functools as ft
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 import pytest
 
 import epinet_eqx as epi
@@ -174,12 +177,13 @@ def test_attach_takes_any_callable(getkey):
     module = eqx.nn.Linear(3, 4, key=getkey())
     bases = {
         "equinox module": (module, lambda x: jnp.tanh(x)),
-        "apply function closed over its parameters": (lambda x: weight @ x, lambda x: x),
-        "function with features in its output": (lambda x: (weight @ x, x**2), None),
+        "function of its parameters": (lambda w, x: w @ x, lambda w, x: x),
+        "function with features in its output": (lambda w, x: (w @ x, x**2), None),
     }
-    for base, features in bases.values():
-        enn = epi.attach(base, features=features, num_classes=4, index_dim=5, example=x, key=getkey())
-        output = base(x)
+    for name, (base, features) in bases.items():
+        params = weight if "function" in name else None
+        enn = epi.attach(base, params=params, features=features, index_dim=5, example=x, key=getkey())
+        output = base(x) if params is None else base(params, x)
         assert jnp.allclose(enn(x, jnp.zeros(5)), output[0] if features is None else output, atol=1e-6)
         assert count_parameters(eqx.filter(enn, epi.trainable_mask(enn))) == count_parameters(enn.learnable)
 
@@ -191,6 +195,18 @@ def test_attach_checks_its_arguments(getkey, as_user):
         (dict(base=mlp, num_classes=0, index_dim=5), "`num_classes` must be a positive integer; got 0"),
         (dict(base=mlp, num_classes=4, index_dim=0), "`index_dim` must be a positive integer; got 0"),
         (dict(base=lambda x: (x, x), num_classes=3, index_dim=5), "`example` must be given"),
+        (dict(base=mlp, index_dim=5), "`example` or `num_classes` must be given"),
+        (dict(base=mlp, index_dim=5, params=x, example=x), "`params` must be left out .* got both for MLP"),
+        (
+            dict(base=mlp, index_dim=5, example=x, priors=(mlp_prior(2, 5, 4, key=getkey()),)),
+            r"`priors\[0\]` must accept the input .*\(2,\); got \(3,\)",
+        ),
+        (
+            dict(base=mlp, index_dim=5, example=x, priors=(mlp_prior(3, 5, 2, key=getkey()),)),
+            r"`priors\[0\]` must have as many outputs as `base`, 4; got shape \(2,\)",
+        ),
+        (dict(base=mlp, index_dim=5, example=x, priors=(mlp,)), r"`priors\[0\]` must be a `PriorNetwork`; got MLP"),
+        (dict(base=mlp, index_dim=5, example=jnp.zeros(2)), r"`x` must have shape \(3,\); got \(2,\)"),
         (
             dict(base=mlp, num_classes=5, index_dim=5, example=x),
             "`num_classes` must be the number of outputs .*4; got 5",
@@ -205,6 +221,68 @@ def test_attach_checks_its_arguments(getkey, as_user):
             epi.attach(**arguments, key=key)
 
 
+def hiding_functions(network: MLP) -> dict[str, object]:
+    """Return the ways in which a function can read arrays that it is not passed."""
+    numbers = [np.asarray(leaf) for leaf in jax.tree.leaves(network) if eqx.is_array(leaf)]
+
+    def with_default(x, weight=network.layers[0].weight):
+        return weight @ x, x
+
+    def compiled(x):
+        return jax.jit(lambda x: network.with_features(x))(x)
+
+    return {
+        "closure": lambda x: network.with_features(x),
+        "partial": ft.partial(lambda net, x: net.with_features(x), network),
+        "default": with_default,
+        "compiled": compiled,
+        "loop": lambda x: (jax.lax.map(lambda entry: network(x) * entry, jnp.ones(2))[0], x),
+        "numpy": lambda x: (numbers[0] @ x, x),
+    }
+
+
+@pytest.mark.parametrize("way", ["closure", "partial", "default", "compiled", "loop", "numpy"])
+def test_a_base_that_hides_its_arrays_is_refused(way, getkey, as_user):
+    # Such a base was neither saved nor trained, without a word.
+    base = hiding_functions(MLP(3, 4, (8,), key=getkey()))[way]
+    with pytest.raises(ValueError, match="`base` must hold the arrays that it reads; got a function that hides"):
+        epi.attach(base, index_dim=5, example=jnp.zeros(3), key=getkey())
+
+
+def test_a_base_and_features_that_share_arrays_are_refused(getkey, as_user):
+    # The tree held the base twice, and training moved one copy.
+    network = MLP(3, 4, (8,), key=getkey())
+    features = eqx.Partial(lambda net, x: net.with_features(x)[1], network)
+    with pytest.raises(ValueError, match="`features` must not hold arrays of `base`; got 4 in both"):
+        epi.attach(network, features=features, index_dim=5, example=jnp.zeros(3), key=getkey())
+
+
+def test_constants_that_a_base_writes_down_are_its_own(getkey):
+    def base(x):
+        return x * jnp.array([1.0, 2.0, 3.0]) + np.arange(3, dtype=np.float32), x
+
+    assert epi.attach(base, index_dim=2, example=jnp.zeros(3), key=getkey())(jnp.ones(3), jnp.zeros(2)).shape == (3,)
+
+
+def test_parameters_of_a_function_are_saved_and_trained(getkey, tmp_path):
+    network = MLP(3, 4, (8,), key=getkey())
+
+    def make(key, params):
+        options = dict(params=params, index_dim=5, example=jnp.zeros(3), freeze=False)
+        return epi.attach(lambda net, x: net.with_features(x), **options, key=key)
+
+    enn = make(getkey(), network)
+    other = make(getkey(), MLP(3, 4, (8,), key=getkey()))
+    x, z = jnp.ones(3), jnp.ones(5)
+    epi.save(tmp_path / "enn.safetensors", enn)
+    loaded = epi.load(tmp_path / "enn.safetensors", other)
+    assert jnp.array_equal(loaded(x, z), enn(x, z)) and not jnp.array_equal(other(x, z), enn(x, z))
+    grads = eqx.filter_grad(lambda enn: jnp.sum(enn(x, z) ** 2))(enn)
+    assert sum_of_squares(grads.base) > 0
+    numpy_params = jax.tree.map(lambda leaf: np.asarray(leaf) if eqx.is_array(leaf) else leaf, network)
+    assert count_parameters(make(getkey(), numpy_params).base) == count_parameters(network)
+
+
 def test_shapes_are_checked_when_the_enn_runs(getkey, as_user):
     enn = make_epinet(getkey())
     with pytest.raises(ValueError, match=r"`z` must have shape \(5,\); got \(4,\)"):
@@ -216,7 +294,7 @@ def test_shapes_are_checked_when_the_enn_runs(getkey, as_user):
     with pytest.raises(ValueError, match=r"`features` must have shape \(3,\); got \(2,\)"):
         declared(jnp.zeros(2), jnp.zeros(5))
     mismatched = Epinet(wide, MLPEpinet(3, 5, 4, key=getkey()), (), GaussianIndex(5))
-    with pytest.raises(ValueError, match="`base` must have as many outputs as the epinet, 4; got 3"):
+    with pytest.raises(ValueError, match="`learnable` must have as many outputs as `base`, 3; got 4"):
         mismatched(jnp.zeros(3), jnp.zeros(5))
 
 
@@ -232,6 +310,8 @@ def test_parts_must_share_the_index(getkey, as_user):
         make_epinet(getkey()).with_prior_scales(1.0)
     with pytest.raises(ValueError, match="`scale` must be finite and at least 0; got -1.0"):
         PriorNetwork(learnable, -1.0)
+    with pytest.raises(ValueError, match="`network` must be a term .* got function"):
+        PriorNetwork(lambda x, z: x)
     with pytest.raises(ValueError, match="`reads` must be"):
         NetworkEnsemble(lambda key: MLP(3, 4, (), key=key), 5, reads="pixels", key=getkey())
 

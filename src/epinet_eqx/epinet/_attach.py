@@ -5,6 +5,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from .._checks import check_positive
@@ -12,21 +13,10 @@ from .._init import Initializer, truncated_normal
 from .._keys import named_keys
 from .._tree import Frozen
 from ..indices import GaussianIndex
-from ..networks import AbstractNetwork, FunctionNetwork
+from ._base import as_network, trace_base
 from ._epinet import Epinet
 from ._learnable import MLPEpinet
 from ._prior import PriorNetwork, matched_prior
-
-
-def _as_network(base: Callable[[Any], Any], features: Callable[[Any], Any] | None) -> AbstractNetwork:
-    """Return `base` as a network that exposes features."""
-    if isinstance(base, Frozen):
-        raise ValueError("`base` must be the bare network; say `freeze=True` to freeze it.")
-    if features is None and isinstance(base, AbstractNetwork):
-        return base
-    if not callable(base):
-        raise ValueError(f"`base` must be callable; got {type(base).__name__}.")
-    return FunctionNetwork(base, features)
 
 
 def _vector_size(name: str, value: Any) -> int:
@@ -37,12 +27,24 @@ def _vector_size(name: str, value: Any) -> int:
     return value.shape[0]
 
 
+def _check_prior(name: str, prior: PriorNetwork, x: PyTree, features: Any, index: GaussianIndex, outputs: int) -> None:
+    """Raise unless a prior accepts the example and adds to each output of the base."""
+    z = jax.ShapeDtypeStruct(index.shape, jnp.result_type(float))
+    try:
+        found = eqx.filter_eval_shape(lambda x, features, z: prior.head(prior.embed(x, features), z), x, features, z)
+    except Exception as error:
+        raise ValueError(f"`{name}` must accept the input and features of `example`; got: {error}") from error
+    if found.shape != (outputs,):
+        raise ValueError(f"`{name}` must have as many outputs as `base`, {outputs}; got shape {found.shape}.")
+
+
 def attach(
-    base: Callable[[Any], Any],
+    base: Callable[..., Any],
     *,
-    num_classes: int,
     index_dim: int,
-    features: Callable[[Any], Any] | None = None,
+    num_classes: int | None = None,
+    params: PyTree = None,
+    features: Callable[..., Any] | None = None,
     example: PyTree[Array] | None = None,
     hidden: tuple[int, ...] = (50,),
     prior_scale: float | Float[Array, ""] = 1.0,
@@ -53,15 +55,22 @@ def attach(
 ) -> Epinet:
     """Add an epinet to a network, pretrained or not.
 
+    A network of this library, or any module that returns `(output, features)`, is a base as it stands. A function of
+    another library is one together with the parameters that it reads:
+
+        attach(lambda params, x: model.apply(params, x), params=params, example=x[0], index_dim=10, key=key)
+
+    Arrays hidden in a closure are refused: they would neither be saved nor trained.
+
     Args:
-        base: any JAX callable that maps one example to its logits: an Equinox module, a Flax or Haiku apply function
-            closed over its parameters, a plain function.
-        num_classes: number of logits (or of regression outputs).
+        base: maps one example to the pair `(output, features)`, or to the output alone if `features` is given.
         index_dim: dimension of the epistemic index.
-        features: maps one example to the feature vector that the epinet sees. If not given, `base` is a network of
-            this library, which knows its features, or returns `(logits, features)`.
-        example: one input, from whose shape the size of the features is found and `base` is checked; needed unless
-            `base` is a network of this library with a `feature_dim`.
+        num_classes: number of logits (or of regression outputs); found from `example` if that is given.
+        params: parameters of `base`, any tree of arrays; with them, it is called as `base(params, x)`.
+        features: maps one example to the feature vector that the epinet sees, with the same arguments as `base`. If not
+            given, `base` is a network of this library, which knows its features, or returns `(output, features)`.
+        example: one input, from whose shape all sizes are found and every part is checked; needed unless `base` is a
+            network of this library with a `feature_dim`.
         hidden: sizes of the hidden layers of the learnable epinet.
         prior_scale: scale of the matched prior network.
         priors: further prior networks, such as `mlp_prior` or `conv_prior`.
@@ -72,15 +81,25 @@ def attach(
     Returns:
         An ENN.
     """
-    check_positive("num_classes", num_classes)
+    if num_classes is not None:
+        check_positive("num_classes", num_classes)
     check_positive("index_dim", index_dim)
-    network = _as_network(base, features)
+    for number, prior in enumerate(priors):
+        if not isinstance(prior, PriorNetwork):
+            raise ValueError(f"`priors[{number}]` must be a `PriorNetwork`; got {type(prior).__name__}.")
+    network = as_network(base, features, params)
+    index = GaussianIndex(index_dim)
     if example is not None:
-        shapes = eqx.filter_eval_shape(network.with_features, jax.tree.map(jax.numpy.asarray, example))
-        found = _vector_size("logits", shapes[0])
-        if found != num_classes:
+        output, seen = trace_base(network, example)
+        found = _vector_size("outputs", output)
+        if num_classes not in (None, found):
             raise ValueError(f"`num_classes` must be the number of outputs of `base`, {found}; got {num_classes}.")
-        feature_dim = _vector_size("features", shapes[1])
+        num_classes, feature_dim = found, _vector_size("features", seen)
+        x = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), jax.tree.map(jnp.asarray, example))
+        for number, prior in enumerate(priors):
+            _check_prior(f"priors[{number}]", prior, x, seen, index, num_classes)
+    elif num_classes is None:
+        raise ValueError("`example` or `num_classes` must be given, to know the number of outputs; got neither.")
     elif hasattr(network, "feature_dim"):
         feature_dim = network.feature_dim  # pyright: ignore[reportAttributeAccessIssue]
     else:
@@ -96,5 +115,5 @@ def attach(
         base=Frozen(network) if freeze else network,
         learnable=learnable,
         priors=(matched, *priors),
-        index=GaussianIndex(index_dim),
+        index=index,
     )

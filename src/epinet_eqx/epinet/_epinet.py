@@ -99,10 +99,11 @@ class Epinet(AbstractENN):
 
 
 def _add(base: Float[Array, "... classes"], contributions: list[Float[Array, "... classes"]]) -> Array:
-    """Return the base output plus the contributions, which must have as many classes."""
-    for contribution in contributions:
+    """Return the base output plus the contributions, which must have as many outputs."""
+    names = ("learnable", *(f"priors[{number}]" for number in range(len(contributions) - 1)))
+    for name, contribution in zip(names, contributions, strict=True):
         if contribution.shape[-1] != base.shape[-1]:
             raise ValueError(
-                f"`base` must have as many outputs as the epinet, {contribution.shape[-1]}; got {base.shape[-1]}."
+                f"`{name}` must have as many outputs as `base`, {base.shape[-1]}; got {contribution.shape[-1]}."
             )
     return base + sum(contributions[1:], start=contributions[0])

@@ -79,6 +79,10 @@ class PriorNetwork(AbstractTerm):
 
     def __init__(self, network: AbstractTerm, scale: float | Float[Array, ""] = 1.0):
         """Initialize with a term and its scale, an array so that sweeping it compiles once."""
+        if not isinstance(network, AbstractTerm):
+            raise ValueError(
+                f"`network` must be a term such as a `NetworkEnsemble` or an `MLPEpinet`; got {type(network).__name__}."
+            )
         self.network = Frozen(network)
         self.scale = Frozen(check_scalar("scale", jnp.asarray(scale, dtype=float), minimum=0.0))
 

@@ -5,6 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 
@@ -21,19 +24,32 @@ class AbstractNetwork(eqx.Module):
 
 
 class FunctionNetwork(AbstractNetwork):
-    """Any JAX callable as a network: an Equinox module, a bound Flax or Haiku apply function, a plain function.
+    """A JAX function as a network: `function(x)`, or `function(params, x)` with the parameters that it reads.
 
-    If `features` is not given, the callable itself must return the pair `(output, features)`.
+    The parameters are arrays of the network, so they are saved, trained or frozen with it; arrays that the function
+    hides in a closure are none of these. If `features` is not given, the function itself must return the pair
+    `(output, features)`; it takes the same arguments otherwise.
     """
 
-    function: Callable[[Any], Any]
-    features: Callable[[Any], Any] | None = None
+    function: Callable[..., Any]
+    features: Callable[..., Any] | None
+    params: PyTree
+
+    def __init__(
+        self, function: Callable[..., Any], features: Callable[..., Any] | None = None, *, params: PyTree = None
+    ):
+        """Initialize with the function, its features and its parameters, if it takes any."""
+        self.function = function
+        self.features = features
+        # Many libraries load parameters as NumPy arrays, which no transformation of JAX would treat as parameters.
+        self.params = jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, params)
 
     def with_features(self, x: PyTree[Array]) -> tuple[Float[Array, " classes"], Float[Array, " features"]]:
         """Return the output and the features."""
-        output = self.function(x)
+        arguments = (x,) if self.params is None else (self.params, x)
+        output = self.function(*arguments)
         if self.features is not None:
-            return output, self.features(x)
+            return output, self.features(*arguments)
         if not (isinstance(output, tuple) and len(output) == 2):
             raise ValueError(
                 "`base` must return a pair `(output, features)` when `features` is not given; "
