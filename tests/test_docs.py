@@ -95,9 +95,9 @@ def test_every_tutorial_and_concept_has_code_that_runs():
 def test_code_that_is_not_run_is_said_to_be_and_compiles():
     titled = re.compile(r"```python (.*?)\n(.*?)```", re.DOTALL)
     found = [(page, match) for page, text in TEXTS.items() for match in titled.findall(text)]
-    assert [(page, title) for page, (title, _) in found] == [
-        ("tutorials/other_frameworks.md", 'title="where your model lives (not run here)"')
-    ]
+    assert all(title.endswith('(not run here)"') for _, (title, _) in found)
+    # The lines of adapters.md are run by tests/test_adapters.py.
+    assert {page for page, _ in found} == {"adapters.md", "tutorials/other_frameworks.md"}
     for _, (_, code) in found:
         compile(code, "page", "exec")
 

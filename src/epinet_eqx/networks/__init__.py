@@ -7,6 +7,8 @@ from .._init import truncated_normal as truncated_normal
 from .._init import truncated_normal_with_bias as truncated_normal_with_bias
 from ._abstract import AbstractNetwork as AbstractNetwork
 from ._abstract import FunctionNetwork as FunctionNetwork
+from ._adapters import Tapped as Tapped
+from ._adapters import per_example as per_example
 from ._batch_norm import BatchNorm as BatchNorm
 from ._batch_norm import Statistics as Statistics
 from ._conv import Conv as Conv
