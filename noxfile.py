@@ -80,55 +80,70 @@ def tests_minimums(session: nox.Session) -> None:
     run_tests(session, "not long")
 
 
+def run_reproduce(session: nox.Session, *arguments: str) -> None:
+    """Run `python -m reproduce` in the exact environment that the accepted numbers belong to."""
+    session.install("--requirement=reproduce/locked.txt")
+    session.install("--no-deps", "--editable=.")
+    session.run("python", "-m", "reproduce", "run", *arguments, *session.posargs)
+
+
+WORKERS = f"--workers={os.cpu_count() or 1}"
+
+
 @nox.session
 def reproduce_theory(session: nox.Session) -> None:
     """Regenerate the paper's theory and judge its claims; for instance `-- --tier smoke`, `-- --only thm1`."""
-    session.install("-e.[plot]")
-    session.run("python", "-m", "reproduce", "run", "--session=theory", *session.posargs)
-
-
-def run_in_processes(session: nox.Session, name: str, extras: str) -> None:
-    """Run the artifacts of a session with one process per core."""
-    session.install(f"-e.[{extras}]")
-    workers = f"--workers={os.cpu_count() or 1}"
-    session.run("python", "-m", "reproduce", "run", f"--session={name}", workers, *session.posargs)
+    run_reproduce(session, "--session=theory")
 
 
 @nox.session
 def reproduce_testbed(session: nox.Session) -> None:
     """Regenerate the paper's testbed and judge its claims; for instance `-- --tier smoke`, `-- --only fig05`."""
-    run_in_processes(session, "testbed", "plot")
-
-
-def image_extras(session: nox.Session) -> str:
-    """Return the extras of the image figures; only ResNets, which are those of tier paper, have checkpoints."""
-    return "plot,data,train" if any("paper" in word for word in session.posargs) else "plot,data"
+    run_reproduce(session, "--session=testbed", WORKERS)
 
 
 @nox.session
 def reproduce_imagenet(session: nox.Session) -> None:
     """Regenerate the paper's ImageNet figures and judge their claims; for instance `-- --tier smoke`."""
-    run_in_processes(session, "imagenet", image_extras(session))
+    run_reproduce(session, "--session=imagenet", WORKERS)
 
 
 @nox.session
 def reproduce_cifar(session: nox.Session) -> None:
     """Regenerate the paper's CIFAR figures and judge their claims; for instance `-- --tier smoke`."""
-    run_in_processes(session, "cifar", image_extras(session))
+    run_reproduce(session, "--session=cifar", WORKERS)
 
 
 @nox.session
 def decisions(session: nox.Session) -> None:
     """Draw what joint predictions are for, beyond the paper; for instance `-- --tier smoke`, `-- --only dec_thesis`."""
-    run_in_processes(session, "decisions", "plot,data")
+    run_reproduce(session, "--session=decisions", WORKERS)
 
 
 @nox.session
 def reproduce(session: nox.Session) -> None:
     """Regenerate everything at a tier, then the paper from the accepted numbers; for instance `-- --tier smoke`."""
-    session.install("-e.[plot,data]", "--group=paper")
-    session.run("python", "-m", "reproduce", "run", f"--workers={os.cpu_count() or 1}", *session.posargs)
+    run_reproduce(session, WORKERS)
     session.run("python", "-m", "reproduce.paper")
+
+
+@nox.session
+def newest(session: nox.Session) -> None:
+    """Check that the theory agrees with the accepted numbers under the newest versions of all packages."""
+    session.install("-e.[plot,data,train,mcmc,dask]", "--group=paper", "--upgrade")
+    session.run("python", "-m", "reproduce", "run", "--session=theory", "--tier=smoke", "--out=out/newest")
+    session.run("python", "-m", "reproduce", "verify", "--session=theory", "--tier=smoke", "--out=out/newest")
+
+
+@nox.session
+def lock(session: nox.Session) -> None:
+    """Pin every package of the `reproduce` sessions, with hashes, to the newest versions: reproduce/locked.txt."""
+    session.install("uv")
+    extras = [f"--extra={name}" for name in ("plot", "data", "train", "mcmc", "dask")]
+    # One file for all platforms and Pythons; addresses of registries are the business of whoever installs.
+    form = ("--universal", "--generate-hashes", "--no-emit-index-url", "--no-header", "--no-annotate")
+    output = ("--python-version=3.11", "--output-file=reproduce/locked.txt", "pyproject.toml")
+    session.run("uv", "pip", "compile", "--quiet", *form, *extras, "--group=paper", *output, *session.posargs)
 
 
 @nox.session
