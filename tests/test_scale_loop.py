@@ -215,6 +215,46 @@ def test_early_ends_close_callbacks_and_keep_the_state(getkey):
     assert np.all(np.isfinite(diverged.value.state.model.first.weight))
 
 
+@pytest.mark.usefixtures("as_user")
+@pytest.mark.parametrize("held_out", [False, True])
+def test_every_batch_is_checked(held_out, getkey):
+    x, y = toy_arrays(8)
+    numbers = np.arange(8)
+
+    def refused(message, bad, i=numbers, kind=ValueError):
+        good, other = {"x": x, "y": y, "i": numbers}, {"x": x, "y": bad, "i": i}
+        options = {"evaluation": lambda: iter([good, other]), "eval_every": 1} if held_out else {}
+        with pytest.raises(kind, match=message):
+            train(getkey, iter([good, good, good if held_out else other]), num_steps=3, progress=False, **options)
+
+    one_label = "`y` must hold one integer label per example; got shape"
+    refused(one_label, y + 0.5)
+    refused(one_label, np.where(y == 1, np.nan, y))
+    refused(one_label, np.eye(3, dtype=np.int32)[y])
+    refused(one_label, y[:, None])
+    refused("`y` must hold integers from .*; got values from 0 to 4294967297", np.append(y[:-1], 2**32 + 1))
+    refused("`i` must hold integers from .*; got values from 4294967296 to 4294967303", y, numbers + 2**32)
+    refused("`i` must hold the integer number of each example; got float64", y, numbers + 0.5)
+    for shift, found in ((1, "from 1 to 3"), (-1, "from -1 to 1")):
+        if held_out:
+            refused(f"`evaluation` must yield labels that are classes of the model; .* are {found}", y + shift)
+        else:
+            refused("At step 2 .* the loss was nan.*a label that is no class", y + shift, kind=scale.DivergedError)
+
+
+@pytest.mark.usefixtures("as_user")
+def test_held_out_labels_of_a_small_type(getkey):
+    network, statistics = toy_network(num_classes=300, key=getkey())
+    x, y = toy_arrays(8)
+    evaluate = eqx.filter_jit(scale.StatefulObjective(CrossEntropy()).evaluate)
+    key = getkey()
+    expected = evaluate(network, statistics, Batch.of(x, y), key=key)
+    found = evaluate(network, statistics, Batch.of(x, y.astype(np.uint8)), key=key)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(value, found[name])
+    assert set(found) == {"loss", "log_loss", "accuracy"}
+
+
 def test_bar_counts_images(getkey, capsys):
     result = train(getkey, make_data(getkey), num_steps=3, log_every=1)
     shown = capsys.readouterr().err
