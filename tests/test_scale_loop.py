@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import signal
 import sys
+import warnings
 
 import equinox as eqx
 import jax
@@ -19,6 +21,7 @@ pytest.importorskip("orbax.checkpoint")
 from epinet_eqx import scale
 from epinet_eqx.data import ArrayDataset, Loader
 from epinet_eqx.losses import Batch, CrossEntropy
+from epinet_eqx.scale._checksums import seal
 
 pytestmark = pytest.mark.once
 
@@ -147,16 +150,87 @@ def test_checkpoints_that_do_not_fit(tmp_path, getkey, as_user):
         checkpoints.metrics(0)
 
 
+def flip(path, position, bit):
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1 << bit
+    path.write_bytes(content)
+
+
+def test_flipped_bits_are_seen(tmp_path, getkey):
+    state = make_state(getkey)
+    checkpoints = scale.Checkpoints(tmp_path)
+    folder = checkpoints.save(state, make_data(getkey), metrics={"loss": 0.5})
+    rng, files = np.random.default_rng(3), sorted(path for path in folder.rglob("*") if path.is_file())
+    for number in range(120):
+        path = files[number % len(files)]
+        position, bit = int(rng.integers(path.stat().st_size)), int(rng.integers(8))
+        flip(path, position, bit)
+        with pytest.raises((scale.CheckpointError, ValueError)), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scale.Checkpoints(tmp_path).restore(state)
+        with pytest.raises((scale.CheckpointError, ValueError)), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scale.Checkpoints(tmp_path).restore(state, step=0)
+        flip(path, position, bit)
+    assert_same_bits(checkpoints.restore(state), state)
+
+
+def test_checkpoints_of_older_versions_are_read(tmp_path, getkey):
+    state = make_state(getkey)
+    path = scale.Checkpoints(tmp_path).save(state, make_data(getkey)) / "checkpoint.json"
+    new = ("checksum", "files", "identities")
+    path.write_text(
+        json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name not in new})
+    )
+    with pytest.warns(UserWarning, match="is of an older version and has no checksums"):
+        assert_same_bits(scale.Checkpoints(tmp_path).restore(state, make_data(getkey)), state)
+
+
+def test_what_is_not_whole_is_passed_over(tmp_path):
+    whole = run(tmp_path / "whole", 6, checkpoint_every=2)
+    run(tmp_path / "cut", 4, checkpoint_every=2)
+    folder = tmp_path / "cut" / "checkpoints"
+    (folder / "000000002" / "checkpoint.json").unlink()
+    (folder / "99").write_text("foreign")
+    (folder / "000000077").mkdir()
+    (folder / ".writing-000000005" / "arrays").mkdir(parents=True)
+    (folder / ".deleting-000000001").write_text("")
+    shutil.copytree(folder / "000000004", folder / "000000005")
+    data = max((folder / "000000005" / "arrays").rglob("d/*"), key=lambda path: path.stat().st_size)
+    summary = json.loads((folder / "000000005" / "checkpoint.json").read_text())
+    summary = {name: value for name, value in summary.items() if name != "checksum"} | {"step": 5}
+    (folder / "000000005" / "checkpoint.json").write_text(json.dumps(seal(summary)))
+    flip(data, data.stat().st_size // 2, 3)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        resumed = run(tmp_path / "cut", 6, checkpoint_every=2)
+    said = [str(warning.message) for warning in caught if "is passed over" in str(warning.message)]
+    assert [sum(f"{name}' is passed" in text for text in said) for name in ("2", "99", "77", "5")] == [1, 1, 1, 1]
+    assert len(said) == 4
+    assert_same_bits(resumed.state, whole.state)
+    assert not list(folder.glob(".*"))
+    assert (folder / "000000006").is_dir() and (folder / "000000004").is_dir()
+
+
+def test_training_does_not_start_anew_over_damaged_checkpoints(tmp_path):
+    run(tmp_path, 2)
+    (tmp_path / "checkpoints" / "000000002" / "checkpoint.json").write_text("{")
+    lost = pytest.raises(scale.CheckpointError, match="no whole checkpoint .* Move what is there away")
+    with lost, pytest.warns(UserWarning, match="000000002' is passed over"):
+        run(tmp_path, 4)
+
+
 def test_positions_of_several_processes(tmp_path, getkey):
     checkpoints = scale.Checkpoints(tmp_path)
     state, data = make_state(getkey), make_data(getkey)
     path = checkpoints.save(state, data) / "checkpoint.json"
     summary = json.loads(path.read_text())
     assert summary["data"] == [{"step": 0}]
-    path.write_text(json.dumps({**summary, "data": [{"step": 3}, {"step": 3}]}))
+    del summary["checksum"]
+    path.write_text(json.dumps(seal({**summary, "data": [{"step": 3}, {"step": 3}]})))
     checkpoints.restore(state, data)
     assert data.get_state() == {"step": 3}
-    path.write_text(json.dumps({**summary, "data": [{"step": 3}, {"step": 4}]}))
+    path.write_text(json.dumps(seal({**summary, "data": [{"step": 3}, {"step": 4}]})))
     with pytest.raises(ValueError, match="`data` must be the stream of a run with as many processes"):
         checkpoints.restore(state, data)
 

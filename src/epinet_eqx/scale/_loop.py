@@ -161,8 +161,12 @@ def train(
         raise ValueError(f"`data` must have `get_state` and `set_state` for checkpoints; got {type(data).__name__}.")
     mesh = data_mesh() if mesh is None else mesh
     state = place(state, mesh, shard_parameters=shard_parameters)
-    if checkpoints is not None and checkpoints.latest_step() is not None:
-        state = checkpoints.restore(state, saved)
+    if checkpoints is not None:
+        if jax.process_index() == 0:
+            checkpoints.clean()
+        latest = checkpoints.latest_intact_step()
+        if latest is not None:
+            state = checkpoints.restore(state, saved, step=latest)
     (eval_key,) = named_keys(state.key, "evaluation")
     evaluate = None if evaluation is None else make_evaluation(objective.evaluate, evaluation, mesh, key=eval_key)
     step = make_train_step(
