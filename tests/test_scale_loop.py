@@ -178,7 +178,7 @@ def test_flipped_bits_are_seen(tmp_path, getkey):
 def test_checkpoints_of_older_versions_are_read(tmp_path, getkey):
     state = make_state(getkey)
     path = scale.Checkpoints(tmp_path).save(state, make_data(getkey)) / "checkpoint.json"
-    new = ("checksum", "files", "identities")
+    new = ("checksum", "files", "identity")
     path.write_text(
         json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name not in new})
     )
@@ -218,6 +218,24 @@ def test_training_does_not_start_anew_over_damaged_checkpoints(tmp_path):
     lost = pytest.raises(scale.CheckpointError, match="no whole checkpoint .* Move what is there away")
     with lost, pytest.warns(UserWarning, match="000000002' is passed over"):
         run(tmp_path, 4)
+
+
+def test_checkpoints_of_another_run_are_refused(tmp_path, getkey):
+    state, data_key, batch = make_state(getkey), getkey(), Batch.of(*toy_arrays())
+    checkpoints = scale.Checkpoints(tmp_path)
+    checkpoints.save(state, scale.MemoryIterator(batch, 8, key=data_key))
+    other = eqx.tree_at(lambda state: state.key, state, getkey())
+    changed = eqx.tree_at(lambda batch: batch.x, batch, batch.x + 1)
+    for like, data, message in (
+        (other, scale.MemoryIterator(batch, 8, key=data_key), "got others: key was"),
+        (state, scale.MemoryIterator(batch, 4, key=data_key), "got others: batch_size was 8 and is 4"),
+        (state, scale.MemoryIterator(batch, 8, key=getkey()), "got others: order was"),
+        (state, scale.MemoryIterator(changed, 8, key=data_key), "got others: examples was"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            checkpoints.restore(like, data)
+        checkpoints.restore(like, data, allow_changes=True)
+        checkpoints.restore(like)
 
 
 def test_positions_of_several_processes(tmp_path, getkey):

@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import warnings
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -91,6 +92,16 @@ def _gather_positions(data: DataIterator | None) -> list[Any]:
     padded[: len(text)] = np.frombuffer(text, dtype=np.uint8)
     rows = np.asarray(multihost_utils.process_allgather(padded))
     return [json.loads(row[:size].tobytes()) for row, size in zip(rows, sizes, strict=True)]
+
+
+def _fingerprint(state: ScaleState) -> str:
+    """Return what stands for the random key of a training."""
+    return f"{zlib.crc32(np.asarray(jr.key_data(state.key)).tobytes()):08x}"
+
+
+def _identity_of(data: DataIterator | None) -> dict[str, Any]:
+    """Return what a stream says about itself: nothing, unless it has a method `identity`."""
+    return getattr(data, "identity", dict)()
 
 
 def _delete(path: pathlib.Path) -> None:
@@ -297,6 +308,7 @@ class Checkpoints:
             "metrics": {name: value if math.isfinite(value) else None for name, value in (metrics or {}).items()},
             "data": _gather_positions(data),
             "arrays": _describe(arrays),
+            "identity": {"key": _fingerprint(state), **_identity_of(data)},
         }
         try:
             if is_first:
@@ -331,15 +343,25 @@ class Checkpoints:
         with orbax.Checkpointer(orbax.StandardCheckpointHandler()) as writer:
             writer.save(path, args=orbax.args.StandardSave(_with_entries(arrays)))
 
-    def restore(self, like: ScaleState, data: DataIterator | None = None, *, step: int | None = None) -> ScaleState:
+    def restore(
+        self,
+        like: ScaleState,
+        data: DataIterator | None = None,
+        *,
+        step: int | None = None,
+        allow_changes: bool = False,
+    ) -> ScaleState:
         """Return the state of a checkpoint, and set `data` to its position. All processes must call it.
 
         The number of devices or processes may be another than that of the run that wrote it.
 
         Args:
-            like: a state of the same structure, placed as the result is to be; its values are not used.
-            data: the stream to set.
+            like: a state of the same structure, placed as the result is to be; its values are not used, but with `data`
+                its key must be that of the run.
+            data: the stream to set; its batch size, order and examples must be those of the run, as far as it has a
+                method `identity` that tells.
             step: which checkpoint; by default the latest whose files have their checksums.
+            allow_changes: whether a checkpoint of another key, batch size or data set may be used with `data`.
         """
         chosen = self.latest_intact_step() if step is None else step
         if chosen is None or chosen not in self.steps():
@@ -362,6 +384,14 @@ class Checkpoints:
                 f"`like` must have the arrays of {str(self.path(chosen))!r}; it differs in {len(phrases)}: "
                 f"{', '.join(phrases[:5])}."
             )
+        if data is not None and not allow_changes and "identity" in summary:
+            mine, theirs = {"key": _fingerprint(like), **_identity_of(data)}, summary["identity"]
+            changed = [f"{n} was {theirs[n]} and is {mine[n]}" for n in mine if n in theirs and mine[n] != theirs[n]]
+            if changed:
+                raise ValueError(
+                    f"`like` and `data` must be those of the run that wrote {str(self.path(chosen))!r}; got others: "
+                    f"{', '.join(changed)}. Use another folder, or `allow_changes=True` to go on regardless."
+                )
         arrays = self._read_arrays(self.path(chosen) / _ARRAYS, expected)
         if data is not None:
             data.set_state(_own_position(summary["data"], self.path(chosen)))
