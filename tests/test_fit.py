@@ -230,6 +230,42 @@ def test_progress_goes_to_stderr_only(getkey, capsys):
 
 
 @pytest.mark.usefixtures("as_user")
+def test_every_streamed_batch_is_checked(getkey):
+    enn, x, key = linear_epinet(getkey(), num_outputs=3), jr.normal(getkey(), (4, 3)), getkey()
+    labels = np.array([0, 1, 2, 1])
+    good = Batch.of(x, labels)
+
+    def refused(message, make, kind=ValueError):
+        with pytest.raises(kind, match=message):
+            # The bad batch comes after the first one, and after the first block.
+            batches = (good if step < 12 else make() for step in range(15))
+            fit(enn, batches, CrossEntropy(), num_steps=15, key=key, **OPTIONS)
+
+    one_label = "`y` must hold one integer label per example; got shape"
+    refused(one_label, lambda: Batch.of(x, labels + 0.5))
+    refused(one_label, lambda: Batch.of(x, jax.nn.one_hot(labels, 3)))
+    refused(one_label, lambda: Batch.of(x, jax.nn.one_hot(labels, 3, dtype=int)))
+    refused(one_label, lambda: Batch.of(x, labels[:, None]))
+    refused(one_label, lambda: Batch.of(x, labels == 1))
+    refused("`y` must hold integers from .* to 2147483647, .* got values from 0 to 4294967297", lambda: wide(x, labels))
+    refused("`i` must hold the integer number of each example; got float32", lambda: Batch(x, labels, np.ones(4)))
+    refused(
+        "At step 12 the loss was nan.*a label that is no class", lambda: Batch.of(x, labels + 1), NonFiniteLossError
+    )
+    refused(
+        "At step 12 the loss was nan.*a label that is no class", lambda: Batch.of(x, labels - 1), NonFiniteLossError
+    )
+    with pytest.raises(ValueError, match=r"`y` must hold 1 floating-point outputs per example; got shape \(3,\)"):
+        targets = [Batch.of(x, x[:, 0]), Batch.of(x, x)]
+        fit(linear_epinet(getkey()), targets, LOSS, num_steps=2, key=key, **OPTIONS)
+
+
+def wide(x, labels):
+    """Return a batch whose last label is 1 after it is cut to 32 bits."""
+    return Batch.of(x, np.append(labels[:-1], 2**32 + 1))
+
+
+@pytest.mark.usefixtures("as_user")
 def test_bad_input_is_refused_before_anything_compiles(getkey):
     enn, data, key = linear_epinet(getkey()), make_data(getkey()), getkey()
 

@@ -355,6 +355,27 @@ def test_bad_examples_are_refused():
     SquaredLoss().check_targets(jnp.zeros((4, 1)), 1)
 
 
+@pytest.mark.usefixtures("as_user")
+@pytest.mark.parametrize("dtype", [jnp.int8, jnp.uint8])
+def test_labels_of_a_type_that_is_too_small_for_the_classes(dtype, getkey):
+    output = jr.normal(getkey(), (1000,))
+    for label in (5, 100):
+        found = CrossEntropy().data_loss(output, jnp.asarray(label, dtype=dtype), jnp.zeros(1000))
+        assert jnp.allclose(found, -jax.nn.log_softmax(output)[label], rtol=1e-5)
+
+
+def test_integers_beyond_the_type_that_stores_them_are_refused():
+    x, y, far = np.zeros((2, 1)), np.arange(2), np.array([0, 2**32 + 1])
+    for name, arguments in (("y", (x, far, y)), ("i", (x, y, far)), ("x", ({"a": far}, y, y))):
+        with pytest.raises(ValueError, match=f"`{name}` must hold integers from .*; got values from 0 to 4294967297"):
+            Batch(*arguments)
+    with pytest.raises(ValueError, match="`y` must hold integers from 0 to 4294967295, .*; got values from 0 to"):
+        Batch(x, far.astype(np.uint64), y)
+    assert Batch(x, np.array([0, 2**31 - 1]), y).y[1] == 2**31 - 1
+    with jax.enable_x64(True):
+        assert Batch(x, far, y).y[1] == 2**32 + 1
+
+
 def test_numpy_examples_become_arrays():
     batch = Batch.of({"a": np.zeros((3, 2)), "b": np.arange(3)}, np.ones(3))
     assert isinstance(batch.x["a"], jax.Array) and batch.x["a"].dtype == jnp.float32

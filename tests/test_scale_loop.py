@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import signal
 import sys
+import warnings
 
 import equinox as eqx
 import jax
@@ -19,6 +21,7 @@ pytest.importorskip("orbax.checkpoint")
 from epinet_eqx import scale
 from epinet_eqx.data import ArrayDataset, Loader
 from epinet_eqx.losses import Batch, CrossEntropy
+from epinet_eqx.scale._checksums import seal
 
 pytestmark = pytest.mark.once
 
@@ -147,16 +150,105 @@ def test_checkpoints_that_do_not_fit(tmp_path, getkey, as_user):
         checkpoints.metrics(0)
 
 
+def flip(path, position, bit):
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1 << bit
+    path.write_bytes(content)
+
+
+def test_flipped_bits_are_seen(tmp_path, getkey):
+    state = make_state(getkey)
+    checkpoints = scale.Checkpoints(tmp_path)
+    folder = checkpoints.save(state, make_data(getkey), metrics={"loss": 0.5})
+    rng, files = np.random.default_rng(3), sorted(path for path in folder.rglob("*") if path.is_file())
+    for number in range(120):
+        path = files[number % len(files)]
+        position, bit = int(rng.integers(path.stat().st_size)), int(rng.integers(8))
+        flip(path, position, bit)
+        with pytest.raises((scale.CheckpointError, ValueError)), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scale.Checkpoints(tmp_path).restore(state)
+        with pytest.raises((scale.CheckpointError, ValueError)), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scale.Checkpoints(tmp_path).restore(state, step=0)
+        flip(path, position, bit)
+    assert_same_bits(checkpoints.restore(state), state)
+
+
+def test_checkpoints_of_older_versions_are_read(tmp_path, getkey):
+    state = make_state(getkey)
+    path = scale.Checkpoints(tmp_path).save(state, make_data(getkey)) / "checkpoint.json"
+    new = ("checksum", "files", "identity")
+    path.write_text(
+        json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name not in new})
+    )
+    with pytest.warns(UserWarning, match="is of an older version and has no checksums"):
+        assert_same_bits(scale.Checkpoints(tmp_path).restore(state, make_data(getkey)), state)
+
+
+def test_what_is_not_whole_is_passed_over(tmp_path):
+    whole = run(tmp_path / "whole", 6, checkpoint_every=2)
+    run(tmp_path / "cut", 4, checkpoint_every=2)
+    folder = tmp_path / "cut" / "checkpoints"
+    (folder / "000000002" / "checkpoint.json").unlink()
+    (folder / "99").write_text("foreign")
+    (folder / "000000077").mkdir()
+    (folder / ".writing-000000005" / "arrays").mkdir(parents=True)
+    (folder / ".deleting-000000001").write_text("")
+    shutil.copytree(folder / "000000004", folder / "000000005")
+    data = max((folder / "000000005" / "arrays").rglob("d/*"), key=lambda path: path.stat().st_size)
+    summary = json.loads((folder / "000000005" / "checkpoint.json").read_text())
+    summary = {name: value for name, value in summary.items() if name != "checksum"} | {"step": 5}
+    (folder / "000000005" / "checkpoint.json").write_text(json.dumps(seal(summary)))
+    flip(data, data.stat().st_size // 2, 3)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        resumed = run(tmp_path / "cut", 6, checkpoint_every=2)
+    said = [str(warning.message) for warning in caught if "is passed over" in str(warning.message)]
+    assert [sum(f"{name}' is passed" in text for text in said) for name in ("2", "99", "77", "5")] == [1, 1, 1, 1]
+    assert len(said) == 4
+    assert_same_bits(resumed.state, whole.state)
+    assert not list(folder.glob(".*"))
+    assert (folder / "000000006").is_dir() and (folder / "000000004").is_dir()
+
+
+def test_training_does_not_start_anew_over_damaged_checkpoints(tmp_path):
+    run(tmp_path, 2)
+    (tmp_path / "checkpoints" / "000000002" / "checkpoint.json").write_text("{")
+    lost = pytest.raises(scale.CheckpointError, match="no whole checkpoint .* Move what is there away")
+    with lost, pytest.warns(UserWarning, match="000000002' is passed over"):
+        run(tmp_path, 4)
+
+
+def test_checkpoints_of_another_run_are_refused(tmp_path, getkey):
+    state, data_key, batch = make_state(getkey), getkey(), Batch.of(*toy_arrays())
+    checkpoints = scale.Checkpoints(tmp_path)
+    checkpoints.save(state, scale.MemoryIterator(batch, 8, key=data_key))
+    other = eqx.tree_at(lambda state: state.key, state, getkey())
+    changed = eqx.tree_at(lambda batch: batch.x, batch, batch.x + 1)
+    for like, data, message in (
+        (other, scale.MemoryIterator(batch, 8, key=data_key), "got others: key was"),
+        (state, scale.MemoryIterator(batch, 4, key=data_key), "got others: batch_size was 8 and is 4"),
+        (state, scale.MemoryIterator(batch, 8, key=getkey()), "got others: order was"),
+        (state, scale.MemoryIterator(changed, 8, key=data_key), "got others: examples was"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            checkpoints.restore(like, data)
+        checkpoints.restore(like, data, allow_changes=True)
+        checkpoints.restore(like)
+
+
 def test_positions_of_several_processes(tmp_path, getkey):
     checkpoints = scale.Checkpoints(tmp_path)
     state, data = make_state(getkey), make_data(getkey)
     path = checkpoints.save(state, data) / "checkpoint.json"
     summary = json.loads(path.read_text())
     assert summary["data"] == [{"step": 0}]
-    path.write_text(json.dumps({**summary, "data": [{"step": 3}, {"step": 3}]}))
+    del summary["checksum"]
+    path.write_text(json.dumps(seal({**summary, "data": [{"step": 3}, {"step": 3}]})))
     checkpoints.restore(state, data)
     assert data.get_state() == {"step": 3}
-    path.write_text(json.dumps({**summary, "data": [{"step": 3}, {"step": 4}]}))
+    path.write_text(json.dumps(seal({**summary, "data": [{"step": 3}, {"step": 4}]})))
     with pytest.raises(ValueError, match="`data` must be the stream of a run with as many processes"):
         checkpoints.restore(state, data)
 
@@ -213,6 +305,46 @@ def test_early_ends_close_callbacks_and_keep_the_state(getkey):
     assert diverged.value.step == 2
     assert recorder.heard[-1] == "close"
     assert np.all(np.isfinite(diverged.value.state.model.first.weight))
+
+
+@pytest.mark.usefixtures("as_user")
+@pytest.mark.parametrize("held_out", [False, True])
+def test_every_batch_is_checked(held_out, getkey):
+    x, y = toy_arrays(8)
+    numbers = np.arange(8)
+
+    def refused(message, bad, i=numbers, kind=ValueError):
+        good, other = {"x": x, "y": y, "i": numbers}, {"x": x, "y": bad, "i": i}
+        options = {"evaluation": lambda: iter([good, other]), "eval_every": 1} if held_out else {}
+        with pytest.raises(kind, match=message):
+            train(getkey, iter([good, good, good if held_out else other]), num_steps=3, progress=False, **options)
+
+    one_label = "`y` must hold one integer label per example; got shape"
+    refused(one_label, y + 0.5)
+    refused(one_label, np.where(y == 1, np.nan, y))
+    refused(one_label, np.eye(3, dtype=np.int32)[y])
+    refused(one_label, y[:, None])
+    refused("`y` must hold integers from .*; got values from 0 to 4294967297", np.append(y[:-1], 2**32 + 1))
+    refused("`i` must hold integers from .*; got values from 4294967296 to 4294967303", y, numbers + 2**32)
+    refused("`i` must hold the integer number of each example; got float64", y, numbers + 0.5)
+    for shift, found in ((1, "from 1 to 3"), (-1, "from -1 to 1")):
+        if held_out:
+            refused(f"`evaluation` must yield labels that are classes of the model; .* are {found}", y + shift)
+        else:
+            refused("At step 2 .* the loss was nan.*a label that is no class", y + shift, kind=scale.DivergedError)
+
+
+@pytest.mark.usefixtures("as_user")
+def test_held_out_labels_of_a_small_type(getkey):
+    network, statistics = toy_network(num_classes=300, key=getkey())
+    x, y = toy_arrays(8)
+    evaluate = eqx.filter_jit(scale.StatefulObjective(CrossEntropy()).evaluate)
+    key = getkey()
+    expected = evaluate(network, statistics, Batch.of(x, y), key=key)
+    found = evaluate(network, statistics, Batch.of(x, y.astype(np.uint8)), key=key)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(value, found[name])
+    assert set(found) == {"loss", "log_loss", "accuracy"}
 
 
 def test_bar_counts_images(getkey, capsys):

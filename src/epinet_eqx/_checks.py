@@ -1,10 +1,12 @@
 """Checks of arguments: each failure is a sentence with the argument, the requirement and the value."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PyTree, Shaped
 
@@ -75,6 +77,22 @@ def check_labels(name: str, y: Int[Array, "..."], num_classes: int) -> Int[Array
     failed = (low < 0) | (high >= num_classes)
     found = "" if is_traced(failed) else f"; got values from {low} to {high}"
     return require(y, failed, f"`{name}` must hold classes from 0 to {num_classes - 1}{found}.")
+
+
+def check_width(name: str, leaf: Any) -> Any:
+    """Return `leaf`; the integers of a NumPy array must fit the type that JAX gives them, or they would wrap around."""
+    if not isinstance(leaf, np.ndarray) or not np.issubdtype(leaf.dtype, np.integer) or leaf.size == 0:
+        return leaf
+    stored = jax.dtypes.canonicalize_dtype(leaf.dtype)
+    if stored == leaf.dtype:
+        return leaf
+    low, high, bounds = int(leaf.min()), int(leaf.max()), np.iinfo(stored)
+    if low < bounds.min or high > bounds.max:
+        raise ValueError(
+            f"`{name}` must hold integers from {bounds.min} to {bounds.max}, the range of {stored}, unless "
+            f"`jax_enable_x64` is set; got values from {low} to {high}."
+        )
+    return leaf
 
 
 def check_scalar(name: str, value: Float[Array, ""], *, minimum: float = -float("inf")) -> Float[Array, ""]:

@@ -7,12 +7,26 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PyTree, Shaped
 
-from .._checks import num_examples
+from .._checks import check_width, num_examples
 
 
 def _as_arrays(tree: PyTree) -> PyTree[Array]:
     """Return the tree with every leaf as a JAX array."""
-    return jax.tree.map(jnp.asarray, tree)
+    return jax.tree.map(lambda leaf: jnp.asarray(check_width("x", leaf)), tree)
+
+
+def _as_targets(y: Any) -> Array:
+    """Return targets as a JAX array."""
+    return jnp.asarray(check_width("y", y))
+
+
+def _as_numbers(i: Any) -> Array:
+    """Return the numbers of examples as a JAX array."""
+    numbers = jnp.asarray(check_width("i", i))
+    # A float would be rounded where a key is made of it, and two examples get one bootstrap weight.
+    if not jnp.issubdtype(numbers.dtype, jnp.integer):
+        raise ValueError(f"`i` must hold the integer number of each example; got {numbers.dtype}.")
+    return numbers
 
 
 class Batch(eqx.Module):
@@ -23,8 +37,8 @@ class Batch(eqx.Module):
     """
 
     x: PyTree[Array] = eqx.field(converter=_as_arrays)
-    y: Shaped[Array, "batch ..."] = eqx.field(converter=jnp.asarray)
-    i: Int[Array, " batch"] = eqx.field(converter=jnp.asarray)
+    y: Shaped[Array, "batch ..."] = eqx.field(converter=_as_targets)
+    i: Int[Array, " batch"] = eqx.field(converter=_as_numbers)
 
     def __check_init__(self):
         """Raise unless all arrays have one batch size above zero."""

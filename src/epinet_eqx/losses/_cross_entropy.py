@@ -49,6 +49,11 @@ class CrossEntropy(AbstractLoss):
         self, output: Float[Array, " classes"], y: Int[Array, ""], score: Float[Array, " classes"]
     ) -> Float[Array, ""]:
         """Return the (smoothed) log loss of the label `y`."""
+        if y.ndim != 0 or not jnp.issubdtype(y.dtype, jnp.integer):
+            raise ValueError(f"`y` must hold one integer label per example; got shape {y.shape} of {y.dtype} for one.")
+        # In a type that is too small for the classes they would wrap around, and several be the label.
+        if output.shape[0] > jnp.iinfo(y.dtype).max:
+            y = y.astype(jnp.int32)
         log_probs = jax.nn.log_softmax(output)
         classes = jnp.arange(output.shape[0], dtype=y.dtype)
         labels = (classes == y).astype(output.dtype)

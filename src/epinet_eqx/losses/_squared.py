@@ -51,6 +51,12 @@ class SquaredLoss(AbstractLoss):
         self, output: Float[Array, " classes"], y: Float[Array, "..."], score: Float[Array, " classes"]
     ) -> Float[Array, ""]:
         """Return the squared distance of the output to the perturbed target."""
+        allowed = (output.shape, ()) if output.shape == (1,) else (output.shape,)
+        if y.shape not in allowed or not jnp.issubdtype(y.dtype, jnp.floating):
+            raise ValueError(
+                f"`y` must hold {output.shape[0]} floating-point outputs per example; got shape {y.shape} of {y.dtype} "
+                "for one."
+            )
         target = y.reshape(output.shape)
         return jnp.sum(jnp.square(output - target - self.noise_scale * score))
 

@@ -5,6 +5,8 @@ import math
 import os
 import pathlib
 import shutil
+import warnings
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +19,7 @@ from jax.experimental import multihost_utils
 from jaxtyping import Array
 
 from .._checks import check_positive
+from ._checksums import checksum_of, checksums_of, is_intact, seal
 from ._errors import CheckpointError
 from ._iterators import DataIterator
 from ._state import ScaleState
@@ -25,6 +28,9 @@ _SUMMARY = "checkpoint.json"
 _ARRAYS = "arrays"
 _WRITING = ".writing-"
 _DELETING = ".deleting-"
+_DELETION_ATTEMPTS = 10
+# What the summaries of all versions have.
+_FIELDS = {"step", "metrics", "data", "arrays"}
 
 
 def _orbax() -> Any:
@@ -40,6 +46,13 @@ def _wait_for_all(name: str) -> None:
     """Wait until all processes have come here."""
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices(name)
+
+
+def _is_anywhere(flag: bool) -> bool:
+    """Return whether `flag` holds in any process."""
+    if jax.process_count() == 1:
+        return flag
+    return bool(np.any(multihost_utils.process_allgather(np.array(flag))))
 
 
 def _is_key(leaf: Any) -> bool:
@@ -81,11 +94,35 @@ def _gather_positions(data: DataIterator | None) -> list[Any]:
     return [json.loads(row[:size].tobytes()) for row, size in zip(rows, sizes, strict=True)]
 
 
+def _fingerprint(state: ScaleState) -> str:
+    """Return what stands for the random key of a training."""
+    return f"{zlib.crc32(np.asarray(jr.key_data(state.key)).tobytes()):08x}"
+
+
+def _identity_of(data: DataIterator | None) -> dict[str, Any]:
+    """Return what a stream says about itself: nothing, unless it has a method `identity`."""
+    return getattr(data, "identity", dict)()
+
+
+def _delete(path: pathlib.Path) -> None:
+    """Delete a folder or a file, if it is there."""
+    # Threads of a failed writer may still make files in a folder while it is emptied: then it is not empty at the end.
+    for _ in range(_DELETION_ATTEMPTS):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+        if not path.exists():
+            break
+
+
 class Checkpoints:
     """A folder of checkpoints, one folder in it per checkpoint, named by the number of steps made.
 
     A checkpoint holds the state, the position in the data of each process, and held-out metrics. It is written under
     another name and gets its own by one rename, and it loses its name before it is deleted: what has a number is whole.
+    Its files have checksums, which are compared when it is read. What has a number and is not whole, because a disk
+    failed or something else put it there, is passed over with a warning.
     """
 
     def __init__(
@@ -118,10 +155,42 @@ class Checkpoints:
         self._keep_best = keep_best
         self._metric = metric
         self._sign = 1.0 if mode == "min" else -1.0
+        self._damaged: set[int] = set()
+        self._warned: set[str] = set()
+        self._verified: int | None = None
 
     def steps(self) -> list[int]:
         """Return the numbers of steps that there are checkpoints of, in increasing order."""
-        return sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdecimal())
+        return sorted({int(path.name) for path in self._numbered() if self._is_whole(path)} - self._damaged)
+
+    def _numbered(self) -> list[pathlib.Path]:
+        """Return what has a number for a name."""
+        return [path for path in self.folder.iterdir() if path.name.isdecimal()]
+
+    def _is_whole(self, path: pathlib.Path) -> bool:
+        """Return whether something with a number is a checkpoint with all of its parts; warn if it is not."""
+        step = int(path.name)
+        if path != self.path(step) or not path.is_dir():
+            self._warn(path, "It is none")
+            return False
+        try:
+            said = self._summary(step)["step"]
+        except CheckpointError as error:
+            # One that was deleted meanwhile is no cause for a warning.
+            if path.exists():
+                self._warn(path, str(error))
+            return False
+        if said != step or not (path / _ARRAYS).is_dir():
+            self._warn(path, f"It is of step {said}" if said != step else "It has no arrays")
+            return False
+        return True
+
+    def _warn(self, path: pathlib.Path, reason: str) -> None:
+        """Warn, once, that something is passed over."""
+        if path.name not in self._warned and jax.process_index() == 0:
+            message = f"{str(path)!r} is passed over in search of a checkpoint. {reason.rstrip('.')}."
+            warnings.warn(message, UserWarning, stacklevel=2)
+        self._warned.add(path.name)
 
     def latest_step(self) -> int | None:
         """Return the number of steps of the latest checkpoint, or None."""
@@ -144,9 +213,59 @@ class Checkpoints:
         """Return what a checkpoint says of itself."""
         path = self.path(step) / _SUMMARY
         try:
-            return json.loads(path.read_text())
+            summary = json.loads(path.read_text())
         except (OSError, ValueError) as error:
             raise CheckpointError(f"The checkpoint {str(path.parent)!r} cannot be read: {error}.") from error
+        if not isinstance(summary, dict) or not is_intact(summary) or not summary.keys() >= _FIELDS:
+            raise CheckpointError(
+                f"The checkpoint {str(path.parent)!r} cannot be read: {_SUMMARY} is not as it was written."
+            )
+        return summary
+
+    def _damage(self, step: int) -> str | None:
+        """Return what differs from the checksums of a checkpoint, or None. All processes must call it.
+
+        Each process reads its share of the files, and all of them know what one has found.
+        """
+        files = sorted(self._summary(step).get("files", {}).items())
+        arrays = self.path(step) / _ARRAYS
+        found = []
+        for name, checksum in files[jax.process_index() :: jax.process_count()]:
+            try:
+                intact = checksum_of(arrays / name) == checksum
+            except OSError:
+                intact = False
+            if not intact:
+                found.append(name)
+        if not _is_anywhere(bool(found)):
+            return None
+        named = ", ".join(found[:3]) or "a file that another process has read"
+        return f"The checkpoint {str(arrays.parent)!r} cannot be read: {named} is not as it was written."
+
+    def latest_intact_step(self) -> int | None:
+        """Return the number of steps of the latest checkpoint whose files have their checksums. All processes call it.
+
+        Later ones that do not are passed over with a warning. None means that there is no checkpoint at all; if there
+        are some and all are damaged, `CheckpointError` is raised.
+        """
+        reasons: dict[int, str] = {}
+        for step in reversed(self.steps()):
+            damage = self._damage(step)
+            if damage is None:
+                # They count no longer, neither as the latest nor among those that stay.
+                self._damaged |= reasons.keys()
+                for later, reason in reasons.items():
+                    self._warn(self.path(later), reason)
+                self._verified = step
+                return step
+            reasons[step] = damage
+        held = [path for path in self._numbered() if path.is_dir() and any(path.iterdir())]
+        if held:
+            reason = next(iter(reasons.values())) if reasons else f"{str(min(held))!r} is not whole."
+            raise CheckpointError(
+                f"There is no whole checkpoint in {str(self.folder)!r}. {reason} Move what is there away to start anew."
+            )
+        return None
 
     def _from_best(self) -> list[int]:
         """Return the steps that have the metric, the best first and the later of equal ones last."""
@@ -158,12 +277,12 @@ class Checkpoints:
         """Delete a folder, which first loses its name."""
         hidden = path if path.name.startswith(".") else path.with_name(_DELETING + path.name)
         if hidden != path:
-            shutil.rmtree(hidden, ignore_errors=True)
+            _delete(hidden)
             path.rename(hidden)
-        shutil.rmtree(hidden, ignore_errors=True)
+        _delete(hidden)
 
-    def _clean(self) -> None:
-        """Delete what interrupted runs have left."""
+    def clean(self) -> None:
+        """Delete what writers that were killed have left; `train` does, as one folder belongs to one run."""
         for path in self.folder.glob(".*"):
             if path.name.startswith((_WRITING, _DELETING)):
                 self._remove(path)
@@ -189,20 +308,23 @@ class Checkpoints:
             "metrics": {name: value if math.isfinite(value) else None for name, value in (metrics or {}).items()},
             "data": _gather_positions(data),
             "arrays": _describe(arrays),
+            "identity": {"key": _fingerprint(state), **_identity_of(data)},
         }
         try:
             if is_first:
-                self._clean()
+                self.clean()
                 draft.mkdir()
             _wait_for_all("checkpoint begun")
             self._write_arrays(draft / _ARRAYS, arrays)
             if is_first:
-                (draft / _SUMMARY).write_text(json.dumps(summary))
+                summary["files"] = checksums_of(draft / _ARRAYS)
+                (draft / _SUMMARY).write_text(json.dumps(seal(summary)))
                 if final.exists():
                     self._remove(final)
                 draft.rename(final)
+            self._damaged.discard(step)
         except Exception as error:
-            shutil.rmtree(draft, ignore_errors=True)
+            _delete(draft)
             kept = self.latest_step()
             raise CheckpointError(
                 f"The checkpoint of step {step} could not be written to {str(self.folder)!r}: {error}. "
@@ -221,20 +343,39 @@ class Checkpoints:
         with orbax.Checkpointer(orbax.StandardCheckpointHandler()) as writer:
             writer.save(path, args=orbax.args.StandardSave(_with_entries(arrays)))
 
-    def restore(self, like: ScaleState, data: DataIterator | None = None, *, step: int | None = None) -> ScaleState:
+    def restore(
+        self,
+        like: ScaleState,
+        data: DataIterator | None = None,
+        *,
+        step: int | None = None,
+        allow_changes: bool = False,
+    ) -> ScaleState:
         """Return the state of a checkpoint, and set `data` to its position. All processes must call it.
 
         The number of devices or processes may be another than that of the run that wrote it.
 
         Args:
-            like: a state of the same structure, placed as the result is to be; its values are not used.
-            data: the stream to set.
-            step: which checkpoint; the latest by default.
+            like: a state of the same structure, placed as the result is to be; its values are not used, but with `data`
+                its key must be that of the run.
+            data: the stream to set; its batch size, order and examples must be those of the run, as far as it has a
+                method `identity` that tells.
+            step: which checkpoint; by default the latest whose files have their checksums.
+            allow_changes: whether a checkpoint of another key, batch size or data set may be used with `data`.
         """
-        chosen = self.latest_step() if step is None else step
+        chosen = self.latest_intact_step() if step is None else step
         if chosen is None or chosen not in self.steps():
             raise ValueError(f"`step` must be one of {self.steps()} in {str(self.folder)!r}; got {step}.")
         summary, expected = self._summary(chosen), _named_arrays(like)
+        # What was verified to choose it need not be read twice.
+        verified, self._verified = self._verified, None
+        if verified != chosen and (damage := self._damage(chosen)):
+            raise CheckpointError(damage)
+        if "files" not in summary and jax.process_index() == 0:
+            message = (
+                f"The checkpoint {str(self.path(chosen))!r} is of an older version and has no checksums to verify."
+            )
+            warnings.warn(message, UserWarning, stacklevel=2)
         wanted, found = _describe(expected), summary["arrays"]
         if wanted != found:
             differing = [name for name in {**wanted, **found} if wanted.get(name) != found.get(name)]
@@ -243,6 +384,14 @@ class Checkpoints:
                 f"`like` must have the arrays of {str(self.path(chosen))!r}; it differs in {len(phrases)}: "
                 f"{', '.join(phrases[:5])}."
             )
+        if data is not None and not allow_changes and "identity" in summary:
+            mine, theirs = {"key": _fingerprint(like), **_identity_of(data)}, summary["identity"]
+            changed = [f"{n} was {theirs[n]} and is {mine[n]}" for n in mine if n in theirs and mine[n] != theirs[n]]
+            if changed:
+                raise ValueError(
+                    f"`like` and `data` must be those of the run that wrote {str(self.path(chosen))!r}; got others: "
+                    f"{', '.join(changed)}. Use another folder, or `allow_changes=True` to go on regardless."
+                )
         arrays = self._read_arrays(self.path(chosen) / _ARRAYS, expected)
         if data is not None:
             data.set_state(_own_position(summary["data"], self.path(chosen)))

@@ -23,7 +23,8 @@ class DivergedError(RuntimeError):
         self.state = state
         super().__init__(
             f"At step {step} the loss, its gradient or the new parameters were not finite; the loss was {loss}. "
-            "Try a smaller learning rate, a longer warm-up or clipping of gradients (`optax.clip_by_global_norm`)."
+            "Try a smaller learning rate, a longer warm-up or clipping of gradients (`optax.clip_by_global_norm`); a "
+            "label that is no class gives NaN, too."
         )
 
 

@@ -1,5 +1,6 @@
 """Held-out metrics of a model on a mesh."""
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -37,6 +38,15 @@ def _is_anywhere(flag: bool) -> bool:
     if jax.process_count() == 1:
         return flag
     return bool(np.any(multihost_utils.process_allgather(np.array(flag))))
+
+
+def _refuse_bad_labels(sums: dict[str, float], y: np.ndarray) -> None:
+    """Raise if the accuracy of a batch is NaN, as objectives make it where a label is no class."""
+    if math.isnan(sums.get("accuracy", 0.0)):
+        raise ValueError(
+            "`evaluation` must yield labels that are classes of the model; got a batch with others, whose values in "
+            f"this process are from {y.min()} to {y.max()}."
+        )
 
 
 def make_evaluation(
@@ -80,8 +90,11 @@ def make_evaluation(
                 padded = _pad(first, size) | {"counted": np.zeros(size, dtype=bool)}
             placed = spread(padded, mesh)
             counted = placed.pop("counted")
-            for name, value in total(model, model_state, Batch(**placed), counted, key).items():
-                sums[name] = sums.get(name, 0.0) + float(value)
+            found = {
+                name: float(value) for name, value in total(model, model_state, Batch(**placed), counted, key).items()
+            }
+            _refuse_bad_labels(found, padded["y"])
+            sums = {name: sums.get(name, 0.0) + value for name, value in found.items()}
             parts = next(stream, None)
         if not sums:
             raise ValueError("`evaluation` must yield at least one batch; got none.")

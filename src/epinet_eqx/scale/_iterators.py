@@ -1,5 +1,6 @@
 """Streams of batches whose position can be saved."""
 
+import zlib
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -94,6 +95,14 @@ class MemoryIterator:
         ids = np.array([self._order(n // self._num_examples)[n % self._num_examples] for n in positions])
         self._step += 1
         return jax.tree.map(lambda leaf: leaf[ids], self._data)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what must be equal for a position to mean the same batch."""
+        examples = 0
+        for leaf in jax.tree.leaves(self._data):
+            examples = zlib.crc32(f"{leaf.dtype}{leaf.shape}".encode() + leaf.tobytes(), examples)
+        order = zlib.crc32(np.asarray(jr.key_data(self._key)).tobytes())
+        return {"batch_size": self._batch_size, "order": f"{order:08x}", "examples": f"{examples:08x}"}
 
     def get_state(self) -> dict[str, Any]:
         """Return the number of batches taken."""

@@ -114,6 +114,7 @@ def train(
     eval_every: int | None = None,
     checkpoints: Checkpoints | None = None,
     checkpoint_every: int | None = None,
+    allow_changes: bool = False,
     callbacks: Sequence[AbstractCallback] = (),
     log_every: int = 10,
     progress: bool = True,
@@ -138,6 +139,7 @@ def train(
         eval_every: steps between evaluations; the last step is followed by one in any case.
         checkpoints: where checkpoints go; None for nowhere.
         checkpoint_every: steps between checkpoints; evaluations and the last step are followed by one in any case.
+        allow_changes: whether to go on from a checkpoint of another key, batch size or data set, see `Checkpoints`.
         callbacks: where metrics go.
         log_every: steps between metrics of the training batches, which are those of a single step.
         progress: whether a progress bar is shown.
@@ -161,8 +163,12 @@ def train(
         raise ValueError(f"`data` must have `get_state` and `set_state` for checkpoints; got {type(data).__name__}.")
     mesh = data_mesh() if mesh is None else mesh
     state = place(state, mesh, shard_parameters=shard_parameters)
-    if checkpoints is not None and checkpoints.latest_step() is not None:
-        state = checkpoints.restore(state, saved)
+    if checkpoints is not None:
+        if jax.process_index() == 0:
+            checkpoints.clean()
+        latest = checkpoints.latest_intact_step()
+        if latest is not None:
+            state = checkpoints.restore(state, saved, step=latest, allow_changes=allow_changes)
     (eval_key,) = named_keys(state.key, "evaluation")
     evaluate = None if evaluation is None else make_evaluation(objective.evaluate, evaluation, mesh, key=eval_key)
     step = make_train_step(

@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, PyTree
 
-from .._checks import num_examples
+from .._checks import check_width, num_examples
 from ..losses import Batch
 
 _AXIS = "data"
@@ -95,7 +95,14 @@ def as_parts(batch: Any) -> dict[str, Any]:
     if isinstance(batch, Batch):
         return {"x": batch.x, "y": batch.y, "i": batch.i}
     if isinstance(batch, Mapping) and {"x", "y", "i"} <= batch.keys():
-        return {name: batch[name] for name in ("x", "y", "i")}
+        parts = {name: batch[name] for name in ("x", "y", "i")}
+        parts = {
+            name: jax.tree.map(lambda leaf, name=name: check_width(name, np.asarray(leaf)), part)
+            for name, part in parts.items()
+        }
+        if not np.issubdtype(parts["i"].dtype, np.integer):
+            raise ValueError(f"`i` must hold the integer number of each example; got {parts['i'].dtype}.")
+        return parts
     raise ValueError(f"`data` must yield a `Batch`, or a dictionary with `x`, `y` and `i`; got {type(batch).__name__}.")
 
 

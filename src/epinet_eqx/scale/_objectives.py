@@ -43,14 +43,25 @@ class AbstractObjective(eqx.Module):
 def _held_out(
     loss: AbstractLoss, outputs: Float[Array, "batch samples classes"], y: Shaped[Array, "batch ..."]
 ) -> Metrics:
-    """Return the data loss of each example; for labels also the loss and the accuracy of the marginal prediction."""
+    """Return the data loss of each example; for labels also the loss and the accuracy of the marginal prediction.
+
+    A label that is no class makes all of them NaN.
+    """
     per_index = jax.vmap(lambda output, y: loss.data_loss(output, y, jnp.zeros_like(output)), in_axes=(0, None))
     metrics = {"loss": jnp.mean(jax.vmap(per_index)(outputs, y), axis=1)}
     if y.ndim == 1 and jnp.issubdtype(y.dtype, jnp.integer):
+        # In a type that is too small for the classes their number would wrap around.
+        y = y.astype(jnp.int32) if outputs.shape[2] > jnp.iinfo(y.dtype).max else y
         log_probs = jax.nn.log_softmax(outputs)
         marginal = jax.nn.logsumexp(log_probs, axis=1) - jnp.log(float(outputs.shape[1]))
-        metrics["log_loss"] = -jnp.take_along_axis(marginal, y[:, None], axis=1)[:, 0]
-        metrics["accuracy"] = (jnp.argmax(marginal, axis=1) == y).astype(jnp.float32)
+        is_class = (y >= 0) & (y < outputs.shape[2])
+        log_loss = -jnp.take_along_axis(marginal, y[:, None], axis=1)[:, 0]
+        correct = (jnp.argmax(marginal, axis=1) == y).astype(jnp.float32)
+        # What is no class is neither right nor wrong: NaN is seen, and a wrong label is told from a wrong prediction.
+        metrics |= {
+            "log_loss": jnp.where(is_class, log_loss, jnp.nan),
+            "accuracy": jnp.where(is_class, correct, jnp.nan),
+        }
     return metrics
 
 
