@@ -12,21 +12,10 @@ from .._init import Initializer, truncated_normal
 from .._keys import named_keys
 from .._tree import Frozen
 from ..indices import GaussianIndex
-from ..networks import AbstractNetwork, FunctionNetwork
+from ..networks import as_network
 from ._epinet import Epinet
 from ._learnable import MLPEpinet
 from ._prior import PriorNetwork, matched_prior
-
-
-def _as_network(base: Callable[[Any], Any], features: Callable[[Any], Any] | None) -> AbstractNetwork:
-    """Return `base` as a network that exposes features."""
-    if isinstance(base, Frozen):
-        raise ValueError("`base` must be the bare network; say `freeze=True` to freeze it.")
-    if features is None and isinstance(base, AbstractNetwork):
-        return base
-    if not callable(base):
-        raise ValueError(f"`base` must be callable; got {type(base).__name__}.")
-    return FunctionNetwork(base, features)
 
 
 def _vector_size(name: str, value: Any) -> int:
@@ -74,7 +63,7 @@ def attach(
     """
     check_positive("num_classes", num_classes)
     check_positive("index_dim", index_dim)
-    network = _as_network(base, features)
+    network = as_network(base, features)
     if example is not None:
         shapes = eqx.filter_eval_shape(network.with_features, jax.tree.map(jax.numpy.asarray, example))
         found = _vector_size("logits", shapes[0])

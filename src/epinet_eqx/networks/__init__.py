@@ -7,6 +7,7 @@ from .._init import truncated_normal as truncated_normal
 from .._init import truncated_normal_with_bias as truncated_normal_with_bias
 from ._abstract import AbstractNetwork as AbstractNetwork
 from ._abstract import FunctionNetwork as FunctionNetwork
+from ._abstract import as_network as as_network
 from ._batch_norm import BatchNorm as BatchNorm
 from ._batch_norm import Statistics as Statistics
 from ._conv import Conv as Conv

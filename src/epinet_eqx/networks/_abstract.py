@@ -7,6 +7,8 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, Float, PyTree
 
+from .._tree import Frozen
+
 
 class AbstractNetwork(eqx.Module):
     r"""A conventional network $\mu_\zeta(x)$ that lets an epinet see its features $\phi_\zeta(x)$ (Section 4.1)."""
@@ -40,3 +42,19 @@ class FunctionNetwork(AbstractNetwork):
                 f"got {type(output).__name__}."
             )
         return output
+
+
+def as_network(base: Callable[[Any], Any], features: Callable[[Any], Any] | None = None) -> AbstractNetwork:
+    """Return `base` as a network that exposes features: itself if it does already and no others are given.
+
+    Args:
+        base: any JAX callable that maps one example to its output, or to `(output, features)`.
+        features: maps one example to its features.
+    """
+    if isinstance(base, Frozen):
+        raise ValueError("`base` must be the bare network; say `freeze=True` to freeze it.")
+    if features is None and isinstance(base, AbstractNetwork):
+        return base
+    if not callable(base):
+        raise ValueError(f"`base` must be callable; got {type(base).__name__}.")
+    return FunctionNetwork(base, features)
