@@ -42,10 +42,30 @@ def mimo(key):
     return MIMO(MLP(6, 8, (7,), key=key))
 
 
+def pitman_yor_head(key):
+    from epinet_eqx import pitman_yor
+    from epinet_eqx.networks import MLP
+
+    base = MLP(3, 4, (8,), key=jr.fold_in(key, 0))
+    examples = jr.normal(jr.fold_in(key, 1), (20, 3))
+    return pitman_yor.attach(base, examples, alpha=0.4, freeze=False, key=jr.fold_in(key, 2))
+
+
+def pitman_yor_frozen(key):
+    from epinet_eqx import pitman_yor
+    from epinet_eqx.networks import MLP
+
+    base = MLP(3, 4, (8,), key=jr.fold_in(key, 0))
+    alpha = pitman_yor.LogisticAlpha(jr.normal(jr.fold_in(key, 1), (8,)), -1.0)
+    return pitman_yor.attach(base, jr.normal(jr.fold_in(key, 2), (20, 3)), alpha=alpha, key=jr.fold_in(key, 3))
+
+
 CASES = {
     "heteroscedastic": heteroscedastic,
     "marginalized": marginalized,
     "sngp": sngp,
     "sngp_posterior": sngp_posterior,
     "mimo": mimo,
+    "pitman_yor": pitman_yor_head,
+    "pitman_yor with a frozen function of the features": pitman_yor_frozen,
 }

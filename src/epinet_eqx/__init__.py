@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from . import losses as losses
     from . import metrics as metrics
     from . import networks as networks
+    from . import pitman_yor as pitman_yor
     from . import predict as predict
     from . import scale as scale
     from . import testbed as testbed
@@ -47,6 +48,7 @@ _PACKAGES = (
     "losses",
     "metrics",
     "networks",
+    "pitman_yor",
     "predict",
     "scale",
     "testbed",

@@ -13,7 +13,7 @@ from .._init import Initializer, truncated_normal
 from .._keys import named_keys
 from .._tree import Frozen
 from ..indices import GaussianIndex
-from ._base import as_network, trace_base
+from ..networks import as_network, trace_base
 from ._epinet import Epinet
 from ._learnable import MLPEpinet
 from ._prior import PriorNetwork, matched_prior

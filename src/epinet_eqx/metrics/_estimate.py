@@ -12,11 +12,11 @@ class Estimate(eqx.Module):
 
     Joint log-losses fall as the number of indices M grows, for every method, and grow with the number of labels tau.
     `a - b` is the difference on the same data, with the standard error of a paired comparison; it is an error for
-    different tau, or different M unless an average over the index is exact.
+    different tau, or different M unless an average over the index is exact. M is infinite for a closed form.
     """
 
     values: Float[Array, "... groups"]
-    num_samples: int = eqx.field(static=True)
+    num_samples: int | float = eqx.field(static=True)
     tau: int = eqx.field(static=True, default=1)
     exact: bool = eqx.field(static=True, default=False)
 

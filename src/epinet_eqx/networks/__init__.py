@@ -9,6 +9,8 @@ from ._abstract import AbstractNetwork as AbstractNetwork
 from ._abstract import FunctionNetwork as FunctionNetwork
 from ._adapters import Tapped as Tapped
 from ._adapters import per_example as per_example
+from ._base import as_network as as_network
+from ._base import trace_base as trace_base
 from ._batch_norm import BatchNorm as BatchNorm
 from ._batch_norm import Statistics as Statistics
 from ._conv import Conv as Conv

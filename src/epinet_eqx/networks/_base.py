@@ -1,4 +1,4 @@
-"""The base network of an epinet, with every array it reads in sight."""
+"""Any callable as a base network, with every array it reads in sight."""
 
 import functools as ft
 import inspect
@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from .._tree import Frozen
-from ..networks import AbstractNetwork, FunctionNetwork
+from ._abstract import AbstractNetwork, FunctionNetwork
 
 _ADVICE = (
     "Pass them as `params`: `attach(lambda params, x: (output, features), params=params, ...)`; then they are saved, "
@@ -21,8 +21,8 @@ _ADVICE = (
 )
 
 
-def as_network(base: Any, features: Callable[..., Any] | None, params: PyTree) -> AbstractNetwork:
-    """Return `base` as a network that yields output and features in one pass."""
+def as_network(base: Any, features: Callable[..., Any] | None = None, params: PyTree = None) -> AbstractNetwork:
+    """Return `base` as a network that yields output and features in one pass; see `attach` for the arguments."""
     if isinstance(base, Frozen):
         raise ValueError("`base` must be the bare network; say `freeze=True` to freeze it.")
     if not callable(base):

@@ -1,0 +1,179 @@
+"""A classifier as an ENN whose marginal predictions are the classifier's own."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree
+
+from .._checks import check_finite, check_positive, check_scalar, check_shape, num_examples
+from .._enn import AbstractENN
+from .._tree import Frozen, unwrap
+from ..indices import GaussianIndex
+from ..networks import AbstractNetwork, as_network, trace_base
+from ._alpha import AbstractAlpha, ConstantAlpha
+from ._field import FourierField
+from ._stable import log_stable
+
+
+class PitmanYorEmbedding(NamedTuple):
+    """What all indices share: the tempered logits, `alpha`, and the unit vector that carries the fields."""
+
+    logits: Float[Array, " classes"]
+    alpha: Float[Array, ""]
+    field: Float[Array, " field"]
+
+
+class PitmanYor(AbstractENN):
+    r"""$f(x, z) = \mu(x) / (T \alpha) + \log S(x, z)$ with positive $\alpha$-stable $S$, independent between classes.
+
+    The average over the index of $\mathrm{softmax}(f(x, z))$ is exactly $\mathrm{softmax}(\mu(x) / T)$, whatever
+    $\alpha$: `alpha` says which share of that uncertainty is aleatoric. At 1 the ENN is its base; toward 0 each index
+    is certain of one class. Two Gaussian fields per class over the features make $S$ alike where inputs are alike.
+    """
+
+    base: AbstractNetwork | Frozen[AbstractNetwork]
+    alpha: AbstractAlpha | Frozen[AbstractAlpha]
+    temperature: Frozen[Float[Array, ""]]
+    field: FourierField
+    index: GaussianIndex
+    num_classes: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        base: AbstractNetwork | Frozen[AbstractNetwork],
+        alpha: AbstractAlpha | Frozen[AbstractAlpha],
+        temperature: float | Float[Array, ""],
+        field: FourierField,
+        num_classes: int,
+    ):
+        """Initialize from parts; `attach` makes them.
+
+        Args:
+            base: the classifier.
+            alpha: the aleatoric share, of standardized features.
+            temperature: what the logits of the base are divided by.
+            field: carries the dependence between inputs.
+            num_classes: number of logits.
+        """
+        check_positive("num_classes", num_classes)
+        if num_classes < 2:
+            raise ValueError(f"`num_classes` must be at least 2: one class leaves nothing to know; got {num_classes}.")
+        self.base = base
+        self.alpha = alpha
+        self.temperature = Frozen(check_scalar("temperature", jnp.asarray(temperature, dtype=float), minimum=1e-6))
+        self.field = field
+        self.index = GaussianIndex(2 * num_classes * 2 * field.frequencies.content.shape[0])
+        self.num_classes = num_classes
+
+    def embed(self, x: PyTree[Array]) -> PitmanYorEmbedding:
+        """Run the base, once."""
+        logits, features = unwrap(self.base).with_features(x)
+        check_shape("logits", logits, (self.num_classes,))
+        standardized = self.field.standardize(features)
+        return PitmanYorEmbedding(
+            logits / self.temperature.value, unwrap(self.alpha)(standardized), self.field(standardized)
+        )
+
+    def head(self, embedding: PitmanYorEmbedding, z: Float[Array, " index"]) -> Float[Array, " classes"]:
+        """Return the logits at one index."""
+        check_shape("z", z, self.index.shape)
+        return self.heads(embedding, z[None])[0]
+
+    def heads(
+        self, embedding: PitmanYorEmbedding, zs: Float[Array, "samples index"]
+    ) -> Float[Array, "samples classes"]:
+        """Return the logits at many indices, by one product with the field of the input."""
+        check_shape("zs", zs, (zs.shape[0], *self.index.shape))
+        gaussians = zs.reshape(zs.shape[0], 2, self.num_classes, -1) @ embedding.field
+        noise = log_stable(embedding.alpha, gaussians[:, 0], gaussians[:, 1])
+        return (embedding.logits / embedding.alpha)[None, :] + noise
+
+    def with_parameters(
+        self,
+        *,
+        alpha: float | Float[Array, ""] | AbstractAlpha | None = None,
+        temperature: float | Float[Array, ""] | None = None,
+        length_scale: float | Float[Array, ""] | None = None,
+    ) -> "PitmanYor":
+        """Return a copy with other parameters, frozen where they were; those that are not given stay.
+
+        Args:
+            alpha: the aleatoric share, a number or a function of standardized features.
+            temperature: what the logits of the base are divided by.
+            length_scale: how far knowledge reaches.
+        """
+        enn = self
+        if alpha is not None:
+            part = alpha if isinstance(alpha, AbstractAlpha) else ConstantAlpha(alpha)
+            part = Frozen(part) if isinstance(enn.alpha, Frozen) else part
+            enn = eqx.tree_at(lambda enn: enn.alpha, enn, part)
+        if temperature is not None:
+            value = check_scalar("temperature", jnp.asarray(temperature, dtype=float), minimum=1e-6)
+            enn = eqx.tree_at(lambda enn: enn.temperature, enn, Frozen(value))
+        if length_scale is not None:
+            value = check_scalar("length_scale", jnp.asarray(length_scale, dtype=float), minimum=1e-6)
+            value = Frozen(value) if isinstance(enn.field.length_scale, Frozen) else value
+            enn = eqx.tree_at(lambda enn: enn.field.length_scale, enn, value)
+        return enn
+
+
+@eqx.filter_jit
+def _run_base(network: AbstractNetwork, x: PyTree[Array]) -> tuple[Array, Array]:
+    return jax.vmap(network.with_features)(x)
+
+
+def attach(
+    base: Callable[..., Any],
+    examples: PyTree[ArrayLike],
+    *,
+    params: PyTree = None,
+    alpha: float | Float[Array, ""] | AbstractAlpha = 0.1,
+    temperature: float | Float[Array, ""] = 1.0,
+    length_scale: float | Float[Array, ""] = 0.3,
+    num_frequencies: int = 10,
+    features: Callable[..., Any] | None = None,
+    freeze: bool = True,
+    key: PRNGKeyArray,
+) -> PitmanYor:
+    """Make an ENN of a classifier without changing what it predicts for a single label.
+
+    Args:
+        base: any JAX callable that maps one example to its logits. It is frozen.
+        examples: some hundred typical inputs, an array or a tree of arrays with a leading batch axis: they say how much
+            each feature varies.
+        params: parameters of `base`, if it is called as `base(params, x)`; see `epinet.attach`.
+        alpha: the share of uncertainty that is aleatoric, in [0.001, 1]: the probability that a second label of the
+            same input is a fresh draw from the prediction and not the first label again. A number, or a function of
+            standardized features such as `LogisticAlpha`.
+        temperature: what the logits of the base are divided by.
+        length_scale: how far knowledge about one input reaches, as the root mean square difference of standardized
+            features; two unrelated inputs are about 1.4 apart.
+        num_frequencies: pairs of random features of the fields; more of them follow the length scale more closely, and
+            cost as much more per index.
+        features: maps one example to its features. If not given, `base` is a network of this library, which knows its
+            features, or returns `(logits, features)`.
+        freeze: whether training leaves `alpha` and the length scale as they are.
+        key: random key of the fields.
+
+    Returns:
+        An ENN.
+    """
+    network = as_network(base, features, params)
+    num_examples("examples", examples)
+    examples = check_finite("examples", jax.tree.map(jnp.asarray, examples))
+    trace_base(network, jax.tree.map(lambda leaf: leaf[0], examples))
+    logits, found = _run_base(network, examples)
+    for name, value in (("logits", logits), ("features", found)):
+        if value.ndim != 2:
+            raise ValueError(
+                f"`base` must map one example (no batch axis) to a vector of {name}; got shape {value.shape[1:]}."
+            )
+    check_finite("logits", logits)
+    if logits.shape[1] < 2:
+        raise ValueError(f"`base` must have at least 2 classes; got {logits.shape[1]}.")
+    part = alpha if isinstance(alpha, AbstractAlpha) else ConstantAlpha(alpha)
+    field = FourierField(found, num_frequencies, length_scale=length_scale, freeze=freeze, key=key)
+    return PitmanYor(Frozen(network), Frozen(part) if freeze else part, temperature, field, logits.shape[1])

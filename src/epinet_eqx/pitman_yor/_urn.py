@@ -1,0 +1,179 @@
+r"""The Pitman-Yor urn: exact joint probabilities of labels at one repeated input, without any index.
+
+The labels at one input fall on clusters: a new label joins a cluster of $m$ labels with a probability proportional to
+$m - \alpha$, and opens a new one with a probability proportional to $\alpha$ times the number of clusters. Each cluster
+draws its class from the base's prediction $w$. Discount $\alpha$, strength 0.
+"""
+
+import functools as ft
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+from jaxtyping import Array, ArrayLike, Float, Int
+
+from .._checks import check_finite, check_positive, is_traced, require
+
+MIN_ALPHA = 1e-3
+"""The smallest `alpha` that is accepted: below it every quantity is its limit at 0, to rounding."""
+
+# Finite stand-in for -inf: no difference of two of them is NaN, and neither is a gradient.
+_IMPOSSIBLE = -1e30
+
+
+def check_alpha(alpha: float | Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+    """Return `alpha` as an array, which must lie in the range in which everything is finite."""
+    value = jnp.asarray(alpha, dtype=float)
+    outside = ~jnp.all((value >= MIN_ALPHA) & (value <= 1))
+    found = "" if is_traced(outside) else f"; got {float(jnp.min(value)):g}"
+    if not is_traced(outside) and value.size > 1:
+        found = f"; got values from {float(jnp.min(value)):g} to {float(jnp.max(value)):g}"
+    return require(value, outside, f"`alpha` must be at least {MIN_ALPHA:g} and at most 1{found}.")
+
+
+def _log(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Return the logarithm, with a finite value and no gradient where `x` is not positive."""
+    positive = x > 0
+    return jnp.where(positive, jnp.log(jnp.where(positive, x, 1.0)), _IMPOSSIBLE)
+
+
+def log_num_clusters(alpha: Float[Array, ""], max_count: int) -> Float[Array, "counts clusters"]:
+    r"""Return the log-probability that $n$ labels at one input are in $t$ clusters, entry `[n, t]`, up to `max_count`.
+
+    $G(n + 1, t) = (1 - \alpha t / n)\, G(n, t) + \alpha (t - 1) / n\; G(n, t - 1)$. All terms are probabilities, so the
+    recursion neither cancels nor overflows. Impossible entries are -1e30.
+
+    Args:
+        alpha: the discount, in [0.001, 1]; derivatives are finite, also at 1.
+        max_count: largest number of labels; static.
+    """
+    check_positive("max_count", max_count)
+    clusters = jnp.arange(max_count + 1, dtype=alpha.dtype)
+
+    def step(row: Float[Array, " clusters"], count: Float[Array, ""]) -> tuple[Array, Array]:
+        # Both terms are positive: 1 - alpha t / n itself would lose all digits at t = n near alpha = 1.
+        joins = _log((count - clusters) / count + (1 - alpha) * clusters / count)
+        joins = jnp.where(clusters <= count, joins, _IMPOSSIBLE) + row
+        opens = _log(alpha * (clusters - 1) / count) + jnp.roll(row, 1)
+        following = jnp.maximum(jnp.logaddexp(joins, opens), _IMPOSSIBLE)
+        return following, following
+
+    first = jnp.where(clusters == 1, 0.0, _IMPOSSIBLE)
+    _, rest = jax.lax.scan(step, first, jnp.arange(1, max_count, dtype=alpha.dtype))
+    none = jnp.where(clusters == 0, 0.0, _IMPOSSIBLE)
+    return jnp.concatenate([none[None], first[None], rest])
+
+
+def log_stirling(alpha: float | Float[Array, ""], max_count: int) -> Float[Array, "counts clusters"]:
+    r"""Return logarithms of the generalized Stirling numbers $S_\alpha(n, t)$, entry `[n, t]`, up to `max_count`.
+
+    $S_\alpha(n + 1, t) = (n - \alpha t)\, S_\alpha(n, t) + S_\alpha(n, t - 1)$ with $S_\alpha(0, 0) = 1$; entries that
+    are zero have the logarithm -inf.
+
+    Args:
+        alpha: the discount, in [0.001, 1].
+        max_count: largest number of labels; static.
+    """
+    value = check_alpha(alpha)
+    log_probs = log_num_clusters(value, max_count)
+    numbers = jnp.arange(max_count + 1, dtype=value.dtype)
+    log_factorials = gammaln(jnp.maximum(numbers, 1.0))
+    exponents = jnp.maximum(numbers - 1, 0.0)
+    result = log_probs + log_factorials[:, None] - (exponents * jnp.log(value) + log_factorials)[None, :]
+    return jnp.where(log_probs > _IMPOSSIBLE / 2, result, -jnp.inf)
+
+
+def repeat_log_probs(log_w: Float[Array, ""], alpha: Float[Array, ""], max_count: int) -> Float[Array, " counts"]:
+    r"""Return the log-probability that $n$ labels at one input are all of one class, for $n$ from 0 to `max_count`.
+
+    $E\, p_c^n = E\, w_c^T$ with $T$ the number of clusters. Mapped over inputs with one `alpha`, the distribution of
+    $T$ is computed once.
+
+    Args:
+        log_w: log-probability of the class under the base.
+        alpha: the discount, in [0.001, 1].
+        max_count: largest number of labels; static.
+    """
+    clusters = jnp.arange(max_count + 1, dtype=log_w.dtype)
+    return jax.nn.logsumexp(log_num_clusters(alpha, max_count) + (clusters * log_w)[None, :], axis=1)
+
+
+def counts_log_prob(
+    logits: Float[Array, " classes"], counts: Int[Array, " classes"], alpha: Float[Array, ""], max_count: int
+) -> Float[Array, ""]:
+    r"""Return the log-probability of labels at one input, in any given order, of which `counts[c]` are of class c.
+
+    $\sum_{t} \alpha^{T - 1} \frac{(T - 1)!}{(n - 1)!} \prod_c S_\alpha(n_c, t_c)\, w_c^{t_c}$ with one $t_c$ for each
+    class that occurs and $T = \sum_c t_c$: a convolution over $T$, in logarithms.
+
+    Args:
+        logits: output of the base.
+        counts: number of labels of each class.
+        alpha: the discount, in [0.001, 1].
+        max_count: at least the number of all labels; static.
+    """
+    table = log_num_clusters(alpha, max_count)
+    clusters = jnp.arange(max_count + 1)
+    numbers = clusters.astype(logits.dtype)
+    log_factorials = gammaln(jnp.maximum(numbers, 1.0))
+    lags = clusters[:, None] - clusters[None, :]
+    # No more classes can occur than there are labels.
+    counts, classes = jax.lax.top_k(counts, min(counts.shape[0], max_count))
+
+    def step(total: Float[Array, " clusters"], own: tuple[Array, Array]) -> tuple[Array, None]:
+        count, log_w = own
+        terms = table[count] - log_factorials + numbers * log_w
+        shifted = jnp.where(lags >= 0, total[jnp.maximum(lags, 0)], _IMPOSSIBLE)
+        return jnp.maximum(jax.nn.logsumexp(shifted + terms[None, :], axis=1), _IMPOSSIBLE), None
+
+    start = jnp.where(clusters == 0, 0.0, _IMPOSSIBLE).astype(logits.dtype)
+    total, _ = jax.lax.scan(step, start, (counts, jax.nn.log_softmax(logits)[classes]))
+    num_present = jnp.sum(counts > 0).astype(logits.dtype)
+    # Each class has its own power of alpha and its own factorial in `table`; the labels together have one of each.
+    scale = jnp.maximum(num_present - 1, 0.0) * jnp.log(alpha)
+    scale = scale + jnp.sum(log_factorials[counts]) - log_factorials[jnp.sum(counts)]
+    return jax.nn.logsumexp(total + log_factorials) + scale
+
+
+@ft.partial(jax.jit, static_argnames="max_count")
+def _joint_log_prob(
+    logits: Float[Array, "anchors classes"],
+    counts: Int[Array, "anchors classes"],
+    alpha: Float[Array, "*anchors"],
+    max_count: int,
+) -> Float[Array, ""]:
+    def at(logits: Array, counts: Array, alpha: Array) -> Array:
+        return counts_log_prob(logits, counts, alpha, max_count)
+
+    return jnp.sum(jax.vmap(at, in_axes=(0, 0, 0 if alpha.ndim else None))(logits, counts, alpha))
+
+
+def joint_log_prob(
+    logits: Float[ArrayLike, "anchors classes"],
+    counts: Int[ArrayLike, "anchors classes"],
+    alpha: float | Float[Array, ""] | Float[Array, " anchors"],
+) -> Float[Array, ""]:
+    """Return the exact log-probability of labels at several inputs, in any given order, the inputs independent.
+
+    The number of orders of a multiset is not counted: add the logarithm of the multinomial coefficient for that.
+
+    Args:
+        logits: output of the base at each input, divided by its temperature.
+        counts: how many labels of each class there are at each input; known values, since they set the size of sums.
+        alpha: the share of uncertainty that is aleatoric, in [0.001, 1], one for all inputs or one for each.
+    """
+    logits, counts, alpha = jnp.asarray(logits), jnp.asarray(counts), check_alpha(alpha)
+    if logits.ndim != 2 or logits.shape != counts.shape:
+        raise ValueError(
+            f"`counts` must have the shape (anchors, classes) of `logits`, {logits.shape}; got {counts.shape}."
+        )
+    if alpha.ndim and alpha.shape != logits.shape[:1]:
+        raise ValueError(f"`alpha` must be a number or one per anchor, {logits.shape[0]}; got shape {alpha.shape}.")
+    if is_traced(counts):
+        raise ValueError("`counts` must be known when the program is compiled; use `counts_log_prob` inside of one.")
+    known = np.asarray(counts)
+    if known.size and known.min() < 0:
+        raise ValueError(f"`counts` must not be negative; got {known.min()}.")
+    max_count = max(1, int(known.sum(axis=1).max(initial=0)))
+    return _joint_log_prob(check_finite("logits", logits), counts, alpha, max_count)
