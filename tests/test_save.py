@@ -3,10 +3,12 @@
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 import pytest
 import safetensors.numpy
 
 import epinet_eqx as epi
+from epinet_eqx import _save
 from epinet_eqx.epinet import mlp_prior
 from epinet_eqx.networks import MLP
 
@@ -97,3 +99,83 @@ def test_a_failed_write_leaves_the_old_file_and_no_rubbish(saved, monkeypatch):
         epi.save(path, enn)
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def flipped(content, bit):
+    changed = bytearray(content)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("part", ["header", "arrays"])
+def test_a_flipped_bit_is_an_error(saved, part):
+    enn, path = saved
+    content = path.read_bytes()
+    start = 8 * (8 + int.from_bytes(content[:8], "little"))
+    low, high = (0, start) if part == "header" else (start, 8 * len(content))
+    words = "its arrays do not have the checksum" if part == "arrays" else "damaged|is another safetensors file"
+    rng = np.random.Generator(np.random.Philox(key=1))
+    for bit in [low, high - 1, *rng.integers(low, high, 60)]:
+        path.write_bytes(flipped(content, int(bit)))
+        with pytest.raises(ValueError, match=f"`path` must be .*({words})"):
+            epi.load(path, enn)
+    path.write_bytes(content)
+    assert eqx.tree_equal(epi.load(path, enn), enn)
+
+
+def test_every_flip_of_a_short_file_is_an_error(tmp_path):
+    path, tree = tmp_path / "tree.safetensors", {"weight": jnp.arange(3.0)}
+    epi.save(path, tree, {"width": 3})
+    content = path.read_bytes()
+    for bit in range(8 * len(content)):
+        path.write_bytes(flipped(content, bit))
+        with pytest.raises(ValueError, match="`path` must be"):
+            epi.load(path, tree)
+
+
+def test_a_changed_configuration_is_an_error_before_any_array_is_read(saved):
+    _, path = saved
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'\\"index_dim\\": 5', b'\\"index_dim\\": 6'))
+    assert path.read_bytes() != content
+    with pytest.raises(ValueError, match="its header does not have the checksum that it states"):
+        epi.read_header(path)
+
+
+def test_files_without_checksums_are_read(saved):
+    enn, path = saved
+    arrays = safetensors.numpy.load_file(path)
+    header = {"format": "epinet_eqx", "version": "0.0.1", "config": '{"index_dim": 5}'}
+    safetensors.numpy.save_file(arrays, path, header)
+    assert eqx.tree_equal(epi.load(path, build), enn)
+    assert epi.read_header(path) == ("0.0.1", {"index_dim": 5})
+    for broken in ({"config": "{"}, {"config": "[1]"}, {"config": "[" * 100_000}):
+        safetensors.numpy.save_file(arrays, path, header | broken)
+        with pytest.raises(ValueError, match="`path` must be a file as `save` wrote it; .* is damaged: its"):
+            epi.read_header(path)
+    for missing in ("version", "config"):
+        safetensors.numpy.save_file(arrays, path, {name: header[name] for name in header if name != missing})
+        with pytest.raises(ValueError, match="is damaged: its"):
+            epi.read_header(path)
+
+
+def test_names_that_look_like_checksums_are_names(tmp_path):
+    tree = {"header_checksum": jnp.ones(2), "data_checksum": jnp.zeros(0), "x": jnp.ones(5000)}
+    config = {"header_checksum": "00000000", "text": '"data_checksum":"0000000000000000"'}
+    epi.save(tmp_path / "a", tree, config)
+    assert eqx.tree_equal(epi.load(tmp_path / "a", tree), tree)
+    assert epi.read_header(tmp_path / "a").config == config
+
+
+def test_the_checksum_sees_every_byte(tmp_path):
+    # Whole blocks, a rest of a block, and none.
+    for size in (0, 1, 4095, 4096, 4097, 8192):
+        content = bytes(range(256)) * 33
+        path = tmp_path / "x"
+        path.write_bytes(content[:size])
+        whole = _save._data_checksum(path, 0)
+        for at in {0, size // 2, size - 1} if size else ():
+            path.write_bytes(flipped(content[:size], 8 * at + 3))
+            assert _save._data_checksum(path, 0) != whole
+        path.write_bytes(content[: size + 1])
+        assert _save._data_checksum(path, 0) != whole
