@@ -99,7 +99,7 @@ def score(
         temperature = choose_temperature(agent.enn, protocol, agent.batches("validation"), key=key)
     counts = protocol.sample_counts if curve else (protocol.num_samples,)
     found = _losses(Tempered(agent.enn, temperature), agent.batches("test"), counts, key)
-    used = [max(1, losses.joint.num_samples // agent.copies) for losses in found]
+    used = [max(1, int(losses.joint.num_samples) // agent.copies) for losses in found]
     parameters, flops = _cost(Tempered(agent.counted, temperature), lab.backend.example, used)
     known = {
         "agent": agent.name,
