@@ -19,9 +19,9 @@ from scale_toys import toy_arrays, toy_network
 pytest.importorskip("orbax.checkpoint")
 
 from epinet_eqx import scale
+from epinet_eqx._files import seal
 from epinet_eqx.data import ArrayDataset, Loader
 from epinet_eqx.losses import Batch, CrossEntropy
-from epinet_eqx.scale._checksums import seal
 
 pytestmark = pytest.mark.once
 

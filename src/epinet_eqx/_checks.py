@@ -1,6 +1,8 @@
 """Checks of arguments: each failure is a sentence with the argument, the requirement and the value."""
 
+import importlib
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 import equinox as eqx
@@ -9,6 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float, Int, PyTree, Shaped
+
+
+def require_package(name: str, *, extra: str = "data") -> ModuleType:
+    """Return an optional package, or raise an error that names the extra to install."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ImportError(
+            f"`{name.split('.')[0]}` is needed here; install it with `pip install 'epinet_eqx[{extra}]'`."
+        ) from error
 
 
 def is_traced(x: object) -> bool:

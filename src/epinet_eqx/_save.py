@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import re
-import tempfile
 import zlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,8 @@ import numpy as np
 import safetensors
 import safetensors.flax
 from jaxtyping import Array
+
+from ._files import atomic_file
 
 _T = TypeVar("_T")
 # Files of the first format have no checksums and are read as they are.
@@ -93,7 +94,7 @@ def _data_checksum(path: str | os.PathLike[str], start: int) -> bytes:
     return digest.hexdigest().encode()
 
 
-def _write_checksums(path: str) -> None:
+def _write_checksums(path: pathlib.Path) -> None:
     """Fill in the two checksums of a file that was written with zeros for them."""
     head = _read_head(path)
     filled = _DATA_FIELD.sub(b'"data_checksum":"%s"' % _data_checksum(path, len(head)), head)
@@ -126,17 +127,9 @@ def save(path: str | os.PathLike[str], model: Any, config: Mapping[str, Any] | N
     if not path.parent.is_dir():
         raise FileNotFoundError(f"`path` must lie in an existing folder; got {os.fspath(path)!r}.")
     metadata = {"format": _FORMAT, "version": __version__, "config": text, **_NO_CHECKSUMS}
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
+    with atomic_file(path) as temporary:
         safetensors.flax.save_file(arrays, temporary, metadata)
         _write_checksums(temporary)
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        pathlib.Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def open_safetensors(path: str | os.PathLike[str]) -> Any:

@@ -7,8 +7,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from jaxtyping import Int, UInt8
 
+from .._checks import require_package
+from .._files import read_npz, require_file, require_folder
 from ._arrays import ArrayDataset, check_classes
-from ._files import read_npz, require_file, require_folder, require_package
 from ._pickled import read_pickled_arrays
 
 _PIXELS = 3 * 32 * 32

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from .._checks import check_positive
+from .._files import require_file
 from ._arrays import ArrayDataset
-from ._files import require_file
 from ._random import raw_bits, stream_of
 
 _NUM_DIGITS = 1797

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._files import new_folder, require_package, sha256_of
+from .._checks import require_package
+from .._files import atomic_folder, sha256_of
 
 _BLOCK = 1 << 20
 _TIMEOUT = 60.0
@@ -172,7 +173,7 @@ def fetch(name: str, to: str | os.PathLike[str], *, origin: str | None = None) -
     for candidate in download.archives if origin is None else [origin]:
         archive = download.archives[candidate]
         try:
-            with new_folder(target) as folder, tempfile.NamedTemporaryFile(dir=root, prefix=".download.") as file:
+            with atomic_folder(target) as folder, tempfile.NamedTemporaryFile(dir=root, prefix=".download.") as file:
                 _save_archive(archive, file)
                 _unpack(download, archive, file.name, folder)
             return target

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ._files import require_folder
+from .._files import require_folder
 
 _SUFFIXES = (".jpeg", ".jpg", ".png")
 

@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 from jaxtyping import UInt8
 
+from .._files import require_folder
 from ._arrays import ArrayDataset, check_classes
-from ._files import require_folder
 
 _PREFIXES = {"train": "train", "test": "t10k"}
 

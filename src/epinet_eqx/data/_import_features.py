@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from .._files import read_npz, require_file
 from ._bank import FeatureBank
 from ._bank_files import BankWriter, DTypeName, read_piece
-from ._files import read_npz, require_file
 
 
 def _read(path: pathlib.Path) -> dict[str, np.ndarray]:

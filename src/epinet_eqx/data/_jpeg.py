@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt8
 
-from .._checks import check_positive
-from ._files import require_package
+from .._checks import check_positive, require_package
 
 Pixels = UInt8[np.ndarray, "channels height width"]
 

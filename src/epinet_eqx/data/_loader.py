@@ -9,11 +9,10 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from .._checks import check_positive
+from .._checks import check_positive, require_package
 from ..losses import Batch
 from ._arrays import as_batch
 from ._augment import Transform
-from ._files import require_package
 from ._normalize import Normalization
 from ._random import stream_of
 from ._reader import BatchReader

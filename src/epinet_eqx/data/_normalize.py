@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, UInt8
 
-from ._files import read_json
+from .._files import read_json
 
 
 def _check_pair(mean: Any, std: Any, where: str) -> None:

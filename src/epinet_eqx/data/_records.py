@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .._checks import check_positive
-from ._files import require_package
+from .._checks import check_positive, require_package
 from ._shards import ShardSet
 from ._source import Source
 

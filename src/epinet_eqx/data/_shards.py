@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
-from ._files import new_file, read_json, sha256_of, write_json
+from .._files import atomic_file, read_json, sha256_of, write_json
 
 
 class ShardSet:
@@ -80,7 +80,7 @@ class ShardSet:
 
     def write(self, file: str, write: Callable[[pathlib.Path], None], **details: Any) -> None:
         """Write a shard by a function of a temporary name, and list it."""
-        with new_file(self.path / file) as temporary:
+        with atomic_file(self.path / file) as temporary:
             write(temporary)
             entry = {"file": file, "sha256": sha256_of(temporary), "bytes": temporary.stat().st_size, **details}
         self.shards = sorted([*self.shards, entry], key=lambda shard: shard["file"])

@@ -19,7 +19,7 @@ from jax.experimental import multihost_utils
 from jaxtyping import Array
 
 from .._checks import check_positive
-from ._checksums import checksum_of, checksums_of, is_intact, seal
+from .._files import checksum_of, checksums_of, is_intact, seal
 from ._errors import CheckpointError
 from ._iterators import DataIterator
 from ._state import ScaleState

@@ -1,0 +1,141 @@
+"""Atomic writes, checksums, and JSON and npz files that are read without running anything in them."""
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import secrets
+import shutil
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+_BLOCK_BYTES = 2**19
+_ROW_WORDS = 512
+_ROW_BYTES = 8 * _ROW_WORDS
+
+
+def require_folder(name: str, path: str | os.PathLike[str]) -> pathlib.Path:
+    """Return `path`, which must be an existing folder."""
+    if not pathlib.Path(path).is_dir():
+        raise FileNotFoundError(f"`{name}` must be an existing folder; got {os.fspath(path)!r}.")
+    return pathlib.Path(path)
+
+
+def require_file(path: str | os.PathLike[str]) -> pathlib.Path:
+    """Return `path`, which must be an existing file."""
+    if not pathlib.Path(path).is_file():
+        raise FileNotFoundError(f"The file {os.fspath(path)!r} is missing.")
+    return pathlib.Path(path)
+
+
+def _temporary_name(path: pathlib.Path) -> pathlib.Path:
+    """Return an unused hidden name beside `path`."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+
+
+@contextlib.contextmanager
+def atomic_file(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yield a temporary file beside `path` that replaces it on success and is deleted on any exception."""
+    temporary = _temporary_name(path)
+    # Exclusive creation with the user's umask; `mkstemp` would make a file that nobody else may read.
+    temporary.touch(exist_ok=False)
+    try:
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def atomic_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yield a temporary folder beside `path` that is renamed to it on success and deleted on any exception."""
+    temporary = _temporary_name(path)
+    temporary.mkdir()
+    try:
+        yield temporary
+        os.rename(temporary, path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def write_json(path: pathlib.Path, value: Any) -> None:
+    """Write a JSON file atomically."""
+    with atomic_file(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """Return the content of a JSON file."""
+    try:
+        return json.loads(require_file(path).read_text())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{os.fspath(path)!r} must be a JSON file; {error}.") from None
+
+
+def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """Return the arrays of an npz file; numpy refuses arrays of objects, which could run code."""
+    try:
+        with open(require_file(path), "rb") as file, np.load(file) as content:
+            return dict(content)
+    except (ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{os.fspath(path)!r} must be an npz file of plain arrays, and whole; {error}.") from None
+
+
+def sha256_of(path: pathlib.Path) -> str:
+    """Return the SHA-256 hash of a file in hexadecimal: for files that come from elsewhere."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def checksum_of(path: pathlib.Path) -> str:
+    """Return a checksum of a file with its size: fast, for accidental damage only.
+
+    The file is read as a matrix of 64-bit words. The checksum is the CRC-32 of its row sums, then of its column sums.
+    Any flipped bit changes one of each, and swapped rows change the order. Summing takes a fifth of the time of a CRC
+    of all bytes, which would take half as long as loading the arrays.
+    """
+    columns = np.zeros(_ROW_WORDS, dtype=np.uint64)
+    crc, size = 0, 0
+    view = memoryview(bytearray(_BLOCK_BYTES))
+    with open(path, "rb", buffering=0) as file:
+        while count := file.readinto(view):
+            whole = count // _ROW_BYTES * _ROW_BYTES
+            words = np.frombuffer(view[:whole], dtype="<u8").reshape(-1, _ROW_WORDS)
+            crc = zlib.crc32(words.sum(axis=1, dtype=np.uint64).astype("<u8").tobytes(), crc)
+            columns += words.sum(axis=0, dtype=np.uint64)
+            crc = zlib.crc32(view[whole:count], crc)
+            size += count
+    return f"{zlib.crc32(columns.astype('<u8').tobytes(), crc):08x}-{size}"
+
+
+def checksums_of(folder: pathlib.Path) -> dict[str, str]:
+    """Return the checksums of all files below a folder, by relative path."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): checksum_of(path) for path in files}
+
+
+def _checksum_of_json(values: Mapping[str, Any]) -> str:
+    """Return the checksum of JSON values, independent of the order of their names."""
+    return f"{zlib.crc32(json.dumps(values, sort_keys=True).encode()):08x}"
+
+
+def seal(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return JSON values with their own checksum added."""
+    return {**values, "checksum": _checksum_of_json(values)}
+
+
+def is_intact(sealed: Mapping[str, Any]) -> bool:
+    """Return whether JSON values match the checksum that `seal` added, or predate checksums."""
+    if "checksum" not in sealed and "files" not in sealed:
+        return True
+    values = {name: value for name, value in sealed.items() if name != "checksum"}
+    return sealed.get("checksum") == _checksum_of_json(values)

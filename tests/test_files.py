@@ -1,0 +1,89 @@
+"""Atomic writes, checksums and readers of the root module `_files`."""
+
+import json
+import os
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+from epinet_eqx import _files
+
+
+def test_an_atomic_file_is_new_or_untouched(tmp_path):
+    path = tmp_path / "x"
+    path.write_text("old")
+    with pytest.raises(KeyboardInterrupt), _files.atomic_file(path) as temporary:
+        temporary.write_text("half")
+        raise KeyboardInterrupt
+    assert path.read_text() == "old" and os.listdir(tmp_path) == ["x"]
+    with _files.atomic_file(path) as temporary:
+        temporary.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new" and os.listdir(tmp_path) == ["x"]
+
+
+def test_an_atomic_folder_is_whole_or_absent(tmp_path):
+    path = tmp_path / "x"
+    with pytest.raises(OSError, match="full"), _files.atomic_folder(path) as temporary:
+        (temporary / "a").write_text("half")
+        raise OSError("full")
+    assert os.listdir(tmp_path) == []
+    with _files.atomic_folder(path) as temporary:
+        (temporary / "a").write_text("whole")
+    assert (path / "a").read_text() == "whole" and os.listdir(tmp_path) == ["x"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
+def test_permissions_follow_the_umask(tmp_path):
+    umask = os.umask(0o027)
+    try:
+        _files.write_json(tmp_path / "x", 1)
+        with _files.atomic_folder(tmp_path / "y"):
+            pass
+    finally:
+        os.umask(umask)
+    modes = [(tmp_path / name).stat().st_mode & 0o777 for name in "xy"]
+    assert modes == [0o640, 0o750]
+
+
+@pytest.mark.parametrize("size", [0, 1, 4095, 4096, 4097, 2**19 - 1, 2**19 + 4096])
+def test_the_checksum_sees_every_bit_and_the_size(tmp_path, size):
+    path = tmp_path / "x"
+    content = np.random.Generator(np.random.Philox(key=size)).bytes(size)
+    path.write_bytes(content)
+    whole = _files.checksum_of(path)
+    assert whole.endswith(f"-{size}")
+    for at in {0, size // 2, size - 1} if size else ():
+        for bit in range(8):
+            path.write_bytes(content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :])
+            assert _files.checksum_of(path) != whole
+    path.write_bytes(content + bytes(1))
+    assert _files.checksum_of(path) != whole
+
+
+def test_the_checksum_sees_the_order_of_words_and_rows(tmp_path):
+    words = np.arange(4 * 512, dtype="<u8").reshape(4, 512)
+    checksums = set()
+    for order in (words, words[::-1], words[:, ::-1]):
+        order.tofile(tmp_path / "x")
+        checksums.add(_files.checksum_of(tmp_path / "x"))
+    assert len(checksums) == 3
+
+
+def test_sealed_values_are_intact_until_they_are_changed():
+    sealed = _files.seal({"a": 1, "files": {"x": "1"}})
+    assert _files.is_intact(json.loads(json.dumps(sealed))) and _files.is_intact({"a": 1})
+    assert not _files.is_intact({**sealed, "a": 2})
+    assert not _files.is_intact({name: sealed[name] for name in ("a", "files")})
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000])
+def test_broken_json_is_an_error(tmp_path, content):
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="x.json' must be a JSON file"):
+        _files.read_json(path)
+    with pytest.raises(FileNotFoundError, match="y.json' is missing"):
+        _files.read_json(pathlib.Path(tmp_path / "y.json"))
