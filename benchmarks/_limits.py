@@ -16,8 +16,8 @@ class Limit(NamedTuple):
 
 
 LIMITS: dict[str, Limit] = {
-    "heads: operations of mapping `head` over ours": Limit((20.4, 20.4), 20.0),
-    "heads: time of mapping `head` over ours": Limit((20.0, 44.0), 8.0),
+    "heads: operations of one run per index over ours": Limit((20.4, 20.4), 20.0),
+    "heads: time of one run per index over ours": Limit((20.0, 44.0), 8.0),
     "training: steps/s of the compiled loop, over a Python loop": Limit((3.0, 4.6), 2.0),
     "ensemble: particle-steps/s of the loop, over one by one": Limit((1.2, 2.2), 1.0),
     "ensemble: particle-steps/s of `fit_ensemble`, over `fit` one by one": Limit((1.8, 2.6), 1.3),

@@ -1,10 +1,11 @@
 """Tiny ENNs whose predictions are known in closed form."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 
-from epinet_eqx import AbstractENN, map_head, named_keys
+from epinet_eqx import AbstractENN, named_keys
 from epinet_eqx.indices import AbstractIndex, GaussianIndex, KeyIndex, ParticleIndex
 
 
@@ -21,11 +22,8 @@ class Table(AbstractENN):
     def embed(self, x):
         return self.outputs[:, x]
 
-    def head(self, embedding, z):
-        return embedding[z]
-
     def heads(self, embedding, zs):
-        return map_head(self, embedding, zs)
+        return embedding[zs]
 
 
 class Linear(AbstractENN):
@@ -40,9 +38,6 @@ class Linear(AbstractENN):
 
     def embed(self, x):
         return self.weight * x[None, :]
-
-    def head(self, embedding, z):
-        return embedding @ z
 
     def heads(self, embedding, zs):
         return zs @ embedding.T
@@ -59,12 +54,8 @@ class Noise(AbstractENN):
     def embed(self, x):
         return x
 
-    def head(self, embedding, z):
-        (stream,) = named_keys(z, "noise")
-        return embedding + jr.normal(stream, embedding.shape)
-
     def heads(self, embedding, zs):
-        return map_head(self, embedding, zs)
+        return jax.vmap(lambda z: embedding + jr.normal(*named_keys(z, "noise"), embedding.shape))(zs)
 
 
 class Traces:
@@ -86,9 +77,6 @@ class Counting(AbstractENN):
     def embed(self, x):
         self.traces.count += 1
         return self.enn.embed(x)
-
-    def head(self, embedding, z):
-        return self.enn.head(embedding, z)
 
     def heads(self, embedding, zs):
         return self.enn.heads(embedding, zs)

@@ -56,9 +56,6 @@ class _Row(epi.AbstractENN):
     def embed(self, x):
         return self.enn.embed(x[None, None, :])
 
-    def head(self, embedding, z):
-        return self.enn.head(embedding, z)
-
     def heads(self, embedding, zs):
         return self.enn.heads(embedding, zs)
 

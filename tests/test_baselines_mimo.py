@@ -101,7 +101,7 @@ def test_bad_input_is_named(getkey, as_user):
         mimo_batch(batch, repeat_probability=1.5, key=getkey())
     with pytest.raises(ValueError, match=r"`batch` must hold inputs with an axis to concatenate; got shape \(4,\)"):
         mimo_batch(Batch.of(jnp.ones(4), jnp.arange(4)), key=getkey())
-    with pytest.raises(ValueError, match="`z` must be a member from 0 to 1; got 2"):
+    with pytest.raises(ValueError, match=r"`zs` must hold particles from 0 to 1; got \[2\]"):
         enn(jnp.ones(3), jnp.array(2))
     with pytest.raises(ValueError, match=r"`network` must have equally many outputs .* 3 members; got shape \(8,\)"):
         MIMO(MLP(9, 8, (), key=getkey()), 3).embed(jnp.ones(3))

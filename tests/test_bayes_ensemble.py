@@ -7,7 +7,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from epinet_eqx import Frozen, map_head, named_keys, trainable_mask
+from epinet_eqx import Frozen, named_keys, trainable_mask
 from epinet_eqx.bayes import Deterministic, Ensemble, NetworkWithPrior
 from epinet_eqx.losses import Batch, BernoulliBootstrap, CrossEntropy
 from epinet_eqx.networks import MLP, Linear
@@ -40,7 +40,7 @@ def test_index_picks_the_particle(getkey):
 def test_heads_is_the_mapped_head(num_samples, getkey):
     enn, x = Ensemble.of(make_particles(getkey())), jr.normal(getkey(), (3,))
     zs = enn.index.sample_many(num_samples, key=getkey())
-    assert jnp.allclose(enn.heads(x, zs), map_head(enn, x, zs), atol=1e-6)
+    assert jnp.allclose(enn.heads(x, zs), jax.vmap(lambda z: enn.head(x, z))(zs), atol=1e-6)
 
 
 def test_many_indices_cost_no_more_than_the_particles(getkey, optimized):
@@ -150,7 +150,7 @@ def test_wrong_numbers_are_refused(getkey):
         Ensemble(uneven)
     with pytest.raises(ValueError, match=r"`particles\.layers\[1\]\.bias` must have a leading axis"):
         Ensemble(eqx.tree_at(lambda p: p.layers[1].bias, enn.particles, jnp.zeros(())))
-    with pytest.raises(ValueError, match="`z` must be a particle from 0 to 4; got 5"):
+    with pytest.raises(ValueError, match=r"`zs` must hold particles from 0 to 4; got \[5\]"):
         enn(jnp.zeros(3), jnp.array(5))
 
 

@@ -171,7 +171,7 @@ def test_bad_input(getkey):
         with pytest.raises(ValueError, match="`prior` must have the index of `enn`"):
             AdditivePrior(enn, eqx.tree_at(lambda e: e.index, enn, other))
     narrow = AdditivePrior(enn, _linear(getkey(), out_dim=2))
-    with pytest.raises(ValueError, match=r"`prior` must have shape \(4,\); got \(2,\)"):
+    with pytest.raises(ValueError, match=r"`prior` must have shape \(1, 4\); got \(1, 2\)"):
         narrow(jnp.ones(3), jnp.ones(6))
     with pytest.raises(ValueError, match=r"`z` must have shape \(6,\); got \(5,\)"):
         enn(jnp.ones(3), jnp.ones(5))

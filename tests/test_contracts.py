@@ -38,7 +38,7 @@ def test_forward_is_one_function_however_it_is_called(enn, getkey):
     def mapped(enn, xs, zs):
         traces.append(1)
         embeddings = jax.vmap(enn.embed)(xs)
-        return jax.vmap(lambda e: epi.map_head(enn, e, zs))(embeddings)
+        return jax.vmap(lambda e: jax.vmap(lambda z: enn.head(e, z))(zs))(embeddings)
 
     @eqx.filter_jit
     def contracted(enn, xs, zs):

@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from epinet_eqx import AbstractENN, map_head
+from epinet_eqx import AbstractENN
 from epinet_eqx.decisions import (
     best_actions,
     choice_probs,
@@ -35,11 +35,8 @@ class SignENN(AbstractENN):
     def embed(self, x):
         return jnp.array([-30.0, 30.0])
 
-    def head(self, embedding, z):
-        return jnp.sign(z[0]) * embedding
-
     def heads(self, embedding, zs):
-        return map_head(self, embedding, zs)
+        return jnp.sign(zs) * embedding[None, :]
 
 
 def sign_problem(tau):
@@ -92,11 +89,8 @@ def test_labels_are_independent_given_the_index(getkey):
         def embed(self, x):
             return jnp.zeros(2)
 
-        def head(self, embedding, z):
-            return embedding
-
         def heads(self, embedding, zs):
-            return map_head(self, embedding, zs)
+            return jnp.broadcast_to(embedding, (zs.shape[0], 2))
 
     labels = sample_labels(Fair(GaussianIndex(1)), jnp.zeros((2, 1)), num_samples=400, key=getkey())
     equal = float(jnp.mean(labels[:, 0] == labels[:, 1]))

@@ -56,9 +56,6 @@ class Table(AbstractENN):
     def embed(self, x):
         return self.logits[:, x]
 
-    def head(self, embedding, z):
-        return embedding[z]
-
     def heads(self, embedding, zs):
         return embedding[zs]
 

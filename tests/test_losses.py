@@ -270,9 +270,6 @@ class EpinetOnly(AbstractENN):
         embedding = self.epinet.embed(x)
         return embedding._replace(base=jnp.zeros_like(embedding.base))
 
-    def head(self, embedding, z):
-        return self.epinet.head(embedding, z)
-
     def heads(self, embedding, zs):
         return self.epinet.heads(embedding, zs)
 

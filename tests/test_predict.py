@@ -223,9 +223,6 @@ def test_inputs_may_be_trees(gaussian, getkey):
         def embed(self, x):
             return self.enn.embed(x["a"] + x["b"])
 
-        def head(self, embedding, z):
-            return self.enn.head(embedding, z)
-
         def heads(self, embedding, zs):
             return self.enn.heads(embedding, zs)
 

@@ -28,10 +28,6 @@ class StoredOutputs(AbstractENN):
         """Return the outputs."""
         return x
 
-    def head(self, embedding: Float[Array, "particles classes"], z: Int[Array, ""]) -> Float[Array, " classes"]:
-        """Return the output of one particle."""
-        return embedding[z]
-
     def heads(
         self, embedding: Float[Array, "particles classes"], zs: Int[Array, " samples"]
     ) -> Float[Array, "samples classes"]:

@@ -54,10 +54,6 @@ class Ambiguous(AbstractENN):
         """Return the logits, which are those of any drawing."""
         return self.logits
 
-    def head(self, embedding: Float[Array, " classes"], z: Shaped[Array, "..."]) -> Float[Array, " classes"]:
-        """Return the logits, whatever the index."""
-        return embedding
-
     def heads(
         self, embedding: Float[Array, " classes"], zs: Shaped[Array, "samples ..."]
     ) -> Float[Array, "samples classes"]:
@@ -74,10 +70,6 @@ class Insufficient(AbstractENN):
     def embed(self, x: Any) -> Float[Array, " classes"]:
         """Return the logits at a positive index."""
         return self.logit_gap * jnp.array([0.5, -0.5])
-
-    def head(self, embedding: Float[Array, " classes"], z: Float[Array, " index"]) -> Float[Array, " classes"]:
-        """Return the logits, with the sign of the index."""
-        return jnp.sign(z[0]) * embedding
 
     def heads(
         self, embedding: Float[Array, " classes"], zs: Float[Array, "samples index"]

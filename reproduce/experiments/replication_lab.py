@@ -37,10 +37,6 @@ class StoredBasis(AbstractTerm):
         """Return the outputs of all members."""
         return x["conv"]
 
-    def head(self, embedding: Float[Array, "index classes"], z: Float[Array, " index"]) -> Float[Array, " classes"]:
-        """Return the combination of the members' outputs."""
-        return z @ embedding
-
     def heads(
         self, embedding: Float[Array, "index classes"], zs: Float[Array, "samples index"]
     ) -> Float[Array, "samples classes"]:

@@ -35,10 +35,6 @@ class ShiftedLinear(AbstractENN):
         """Return the output of the base network."""
         return self.base(x)
 
-    def head(self, embedding: Float[Array, " classes"], z: Float[Array, " index"]) -> Float[Array, " classes"]:
-        """Return the output at one index."""
-        return embedding + self.shift * z
-
     def heads(
         self, embedding: Float[Array, " classes"], zs: Float[Array, "samples index"]
     ) -> Float[Array, "samples classes"]:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from ._enn import AbstractENN as AbstractENN
 from ._enn import Tempered as Tempered
-from ._enn import map_head as map_head
 from ._keys import named_keys as named_keys
 from ._save import Header as Header
 from ._save import load as load

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PyTree, Shaped
 
-from ._checks import check_scalar
+from ._checks import check_scalar, check_shape
 from ._tree import Frozen
 from .indices import AbstractIndex
 
@@ -16,8 +16,8 @@ from .indices import AbstractIndex
 class AbstractENN(eqx.Module):
     r"""An epistemic neural network $f_\theta(x, z)$ with its reference distribution $P_Z$, in two stages.
 
-    `f(x, z) = head(embed(x), z)`: `embed` is everything that does not depend on the index and runs once per input,
-    `head` is the rest. All methods take one example; batches are `vmap`s at the call site.
+    `embed` computes everything that does not depend on the index and runs once per input; `heads` computes the rest at
+    many indices, and `head` is `heads` at one. All methods take one example; batches are `vmap`s at the call site.
     """
 
     index: eqx.AbstractVar[AbstractIndex]
@@ -27,23 +27,20 @@ class AbstractENN(eqx.Module):
         """Return what all indices share of the prediction at one input."""
 
     @abc.abstractmethod
-    def head(self, embedding: PyTree[Array], z: Shaped[Array, "..."]) -> Float[Array, " classes"]:
-        """Return the output (logits, or the mean of a regression) at one index."""
+    def heads(
+        self, embedding: PyTree[Array], zs: PyTree[Shaped[Array, "samples ..."]]
+    ) -> Float[Array, "samples classes"]:
+        """Return the outputs (logits, or the mean of a regression) at many indices, in the cheapest exact way."""
 
-    @abc.abstractmethod
-    def heads(self, embedding: PyTree[Array], zs: Shaped[Array, "samples ..."]) -> Float[Array, "samples classes"]:
-        """Return the outputs at many indices: `head` mapped over `zs`, by the cheapest exact way there is."""
+    def head(self, embedding: PyTree[Array], z: PyTree[Shaped[Array, "..."]]) -> Float[Array, " classes"]:
+        """Return the output at one index."""
+        if eqx.is_array(z):
+            check_shape("z", z, self.index.shape)
+        return self.heads(embedding, jax.tree.map(lambda leaf: leaf[None], z))[0]
 
-    def __call__(self, x: PyTree[Array], z: Shaped[Array, "..."]) -> Float[Array, " classes"]:
+    def __call__(self, x: PyTree[Array], z: PyTree[Shaped[Array, "..."]]) -> Float[Array, " classes"]:
         r"""Return $f_\theta(x, z)$."""
         return self.head(self.embed(x), z)
-
-
-def map_head(
-    enn: AbstractENN, embedding: PyTree[Array], zs: Shaped[Array, "samples ..."]
-) -> Float[Array, "samples classes"]:
-    """Map `enn.head` over `zs`: the `heads` of an ENN that has no cheaper way."""
-    return jax.vmap(enn.head, in_axes=(None, 0))(embedding, zs)
 
 
 def num_outputs(enn: AbstractENN, x: PyTree[Array]) -> int:
@@ -72,10 +69,6 @@ class Tempered(AbstractENN):
     def embed(self, x: PyTree[Array]) -> PyTree[Array]:
         """Return the embedding of the ENN."""
         return self.enn.embed(x)
-
-    def head(self, embedding: PyTree[Array], z: Shaped[Array, "..."]) -> Float[Array, " classes"]:
-        """Return the tempered output at one index."""
-        return self.enn.head(embedding, z) / self.temperature.value
 
     def heads(self, embedding: PyTree[Array], zs: Shaped[Array, "samples ..."]) -> Float[Array, "samples classes"]:
         """Return the tempered outputs at many indices."""

@@ -84,11 +84,6 @@ class Heteroscedastic(AbstractENN):
         temperature = self.temperature.value
         return HeteroscedasticEmbedding(mean / temperature, factors / temperature, deviation / temperature)
 
-    def head(self, embedding: HeteroscedasticEmbedding, z: Float[Array, " index"]) -> Float[Array, " classes"]:
-        """Return the logits at one index."""
-        check_shape("z", z, self.index.shape)
-        return embedding.mean + z[: self.rank] @ embedding.factors + embedding.deviation * z[self.rank :]
-
     def heads(
         self, embedding: HeteroscedasticEmbedding, zs: Float[Array, "samples index"]
     ) -> Float[Array, "samples classes"]:

@@ -7,7 +7,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
 from .._checks import check_positive, check_shape
-from .._enn import AbstractENN, map_head
+from .._enn import AbstractENN
 from ..indices import AbstractIndex
 
 
@@ -59,14 +59,10 @@ class Marginalized(AbstractENN):
         """Return the embedding of the ENN."""
         return self.enn.embed(x)
 
-    def head(self, embedding: PyTree[Array], z: Shaped[Array, "samples ..."]) -> Float[Array, " classes"]:
-        """Return the logarithm of the average prediction over the indices of the tuple."""
-        check_shape("z", z, self.index.shape)
-        log_probs = jax.nn.log_softmax(self.enn.heads(embedding, z))
-        return jax.nn.logsumexp(log_probs, axis=0) - jnp.log(float(self.index.length))
-
     def heads(
         self, embedding: PyTree[Array], zs: Shaped[Array, "tuples samples ..."]
     ) -> Float[Array, "tuples classes"]:
         """Return the logarithms of the average predictions over many tuples."""
-        return map_head(self, embedding, zs)
+        check_shape("zs", zs, (zs.shape[0], *self.index.shape))
+        log_probs = jax.nn.log_softmax(jax.vmap(lambda z: self.enn.heads(embedding, z))(zs))
+        return jax.nn.logsumexp(log_probs, axis=1) - jnp.log(float(self.index.length))

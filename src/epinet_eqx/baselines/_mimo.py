@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 
-from .._checks import check_positive, check_shape, is_traced, num_examples, require
+from .._checks import check_positive, num_examples
 from .._enn import AbstractENN
 from .._keys import named_keys
 from ..indices import ParticleIndex
@@ -55,18 +55,11 @@ class MIMO(AbstractENN):
         outputs = self.network(jax.tree.map(lambda leaf: jnp.concatenate([leaf] * members, axis=0), x))
         return _split(outputs, members)
 
-    def head(self, embedding: Float[Array, "particles classes"], z: Int[Array, ""]) -> Float[Array, " classes"]:
-        """Return the output of member `z`."""
-        check_shape("z", z, ())
-        if not is_traced(z):
-            limit = self.index.num_particles
-            require(z, (z < 0) | (z >= limit), f"`z` must be a member from 0 to {limit - 1}; got {z}.")
-        return embedding[z]
-
     def heads(
         self, embedding: Float[Array, "particles classes"], zs: Int[Array, " samples"]
     ) -> Float[Array, "samples classes"]:
         """Return the outputs of many members."""
+        self.index.check(zs)
         return embedding[zs]
 
 

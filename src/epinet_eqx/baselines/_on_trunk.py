@@ -47,10 +47,6 @@ class OnTrunk(AbstractENN):
         """Run the trunk, and the index-free part of the ENN."""
         return self.enn.embed(self.features(x))
 
-    def head(self, embedding: PyTree[Array], z: Shaped[Array, "..."]) -> Float[Array, " classes"]:
-        """Return the output at one index."""
-        return self.enn.head(embedding, z)
-
     def heads(self, embedding: PyTree[Array], zs: Shaped[Array, "samples ..."]) -> Float[Array, "samples classes"]:
         """Return the outputs at many indices, as the ENN has them."""
         return self.enn.heads(embedding, zs)

@@ -104,13 +104,6 @@ class SNGP(AbstractENN):
         projected = None if self.root is None else self.scale.value * (random @ self.root.value)
         return SNGPEmbedding(random @ self.weight, projected)
 
-    def head(self, embedding: SNGPEmbedding, z: Float[Array, " index"]) -> Float[Array, " classes"]:
-        """Return the logits with the output weights of one index."""
-        check_shape("z", z, self.index.shape)
-        if embedding.projected is None:
-            return embedding.mean
-        return embedding.mean + embedding.projected @ z.reshape(self.weight.shape)
-
     def heads(self, embedding: SNGPEmbedding, zs: Float[Array, "samples index"]) -> Float[Array, "samples classes"]:
         """Return the logits with the output weights of many indices."""
         check_shape("zs", zs, (zs.shape[0], *self.index.shape))

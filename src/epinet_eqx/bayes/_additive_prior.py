@@ -55,13 +55,6 @@ class AdditivePrior(AbstractENN):
         """Return the embeddings of both."""
         return PriorEmbedding(self.enn.embed(x), self.prior.value.embed(x))
 
-    def head(self, embedding: PriorEmbedding, z: Shaped[Array, "..."]) -> Float[Array, " classes"]:
-        """Return the sum at one index."""
-        output = self.enn.head(embedding.enn, z)
-        prior = self.prior.value.head(embedding.prior, z)
-        check_shape("prior", prior, output.shape)
-        return output + self.scale.value * prior
-
     def heads(self, embedding: PriorEmbedding, zs: Shaped[Array, "samples ..."]) -> Float[Array, "samples classes"]:
         """Return the sums at many indices."""
         outputs = self.enn.heads(embedding.enn, zs)

@@ -3,10 +3,11 @@
 import abc
 from collections.abc import Callable
 
+import jax
 from jaxtyping import Array, Float, PyTree, Shaped
 
 from .._checks import check_shape
-from .._enn import AbstractENN, map_head
+from .._enn import AbstractENN
 
 
 class AbstractBNN(AbstractENN):
@@ -24,11 +25,7 @@ class AbstractBNN(AbstractENN):
         """Return the input: every layer may depend on the index."""
         return x
 
-    def head(self, embedding: PyTree[Array], z: Shaped[Array, "..."]) -> Float[Array, " classes"]:
-        """Return the output of the network at one index."""
-        check_shape("z", z, self.index.shape)
-        return self.network_at(z)(embedding)
-
     def heads(self, embedding: PyTree[Array], zs: Shaped[Array, "samples ..."]) -> Float[Array, "samples classes"]:
         """Return the outputs of the networks at many indices."""
-        return map_head(self, embedding, zs)
+        check_shape("zs", zs, (zs.shape[0], *self.index.shape))
+        return jax.vmap(lambda z: self.network_at(z)(embedding))(zs)

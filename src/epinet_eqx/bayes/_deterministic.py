@@ -5,7 +5,6 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
-from .._checks import check_shape
 from .._enn import AbstractENN
 from ..indices import ParticleIndex
 
@@ -24,11 +23,6 @@ class Deterministic(AbstractENN):
     def embed(self, x: PyTree[Array]) -> Float[Array, " classes"]:
         """Return the output of the network."""
         return self.network(x)
-
-    def head(self, embedding: Float[Array, " classes"], z: Int[Array, ""]) -> Float[Array, " classes"]:
-        """Return the output of the network, whatever the index."""
-        check_shape("z", z, ())
-        return embedding
 
     def heads(self, embedding: Float[Array, " classes"], zs: Int[Array, " samples"]) -> Float[Array, "samples classes"]:
         """Return the output of the network, once per index."""

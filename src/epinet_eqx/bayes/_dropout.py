@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 
-from .._checks import check_positive, check_shape, check_sizes, is_traced, require
-from .._enn import AbstractENN, map_head
+from .._checks import check_positive, check_sizes, is_traced, require
+from .._enn import AbstractENN
 from .._init import Initializer, truncated_normal
 from .._tree import Frozen
 from ..indices import KeyIndex
@@ -107,15 +107,10 @@ class MCDropout(AbstractENN):
         """Return what all masks share: the input, or the output of the trunk."""
         return x if self.trunk is None else self.trunk(x)
 
-    def head(self, embedding: PyTree[Array], z: PRNGKeyArray) -> Float[Array, " classes"]:
-        """Return the output with the masks of `z`."""
-        check_shape("z", z, ())
-        # The same key for many inputs is the point here, so the reuse checker gets a copy.
-        return self.network(embedding, key=jr.clone(z))
-
     def heads(self, embedding: PyTree[Array], zs: Key[Array, " samples"]) -> Float[Array, "samples classes"]:
         """Return the outputs with many masks."""
-        return map_head(self, embedding, zs)
+        # The same key for many inputs is the point here, so the reuse checker gets a copy.
+        return jax.vmap(lambda z: self.network(embedding, key=z))(jr.clone(zs))
 
 
 def dropout_mlp(

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 from jaxtyping import Array, Float, Int, PyTree
 
-from .._checks import check_shape, is_traced, require
-from .._enn import AbstractENN, map_head
+from .._enn import AbstractENN
 from ..indices import ParticleIndex
 from ._stack import num_stacked, stack, take
 
@@ -52,16 +52,9 @@ class Ensemble(AbstractENN):
         """Return what all particles see: the input, or the output of the trunk."""
         return x if self.trunk is None else self.trunk(x)
 
-    def head(self, embedding: PyTree[Array], z: Int[Array, ""]) -> Float[Array, " classes"]:
-        """Return the output of particle `z`."""
-        check_shape("z", z, ())
-        if not is_traced(z):
-            limit = self.index.num_particles
-            require(z, (z < 0) | (z >= limit), f"`z` must be a particle from 0 to {limit - 1}; got {z}.")
-        return take(self.particles, z)(embedding)
-
     def heads(self, embedding: PyTree[Array], zs: Int[Array, " samples"]) -> Float[Array, "samples classes"]:
         """Return the outputs of many particles, without running any more often than there are particles."""
+        self.index.check(zs)
         if zs.shape[0] < self.index.num_particles:
-            return map_head(self, embedding, zs)
+            return jax.vmap(lambda z: take(self.particles, z)(embedding))(zs)
         return eqx.filter_vmap(lambda particle: particle(embedding))(self.particles)[zs]

@@ -11,7 +11,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._checks import check_positive, check_shape, check_sizes
-from .._enn import AbstractENN, map_head
+from .._enn import AbstractENN
 from .._keys import named_keys
 from ..indices import AbstractIndex
 
@@ -102,16 +102,16 @@ class IndexedMLP(AbstractENN):
         first = self.layers[0]
         return jnp.einsum("oid,i->od", first.weight, x) + first.bias
 
-    def head(self, embedding: Float[Array, "units index"], z: Float[Array, " all_index"]) -> Float[Array, " classes"]:
-        """Return the output at one index."""
-        check_shape("z", z, self.index.shape)
-        units = embedding @ z[: embedding.shape[-1]]
-        for layer in self.layers[1:]:
-            units = layer(self.activation(units), z)
-        return units
-
     def heads(
         self, embedding: Float[Array, "units index"], zs: Float[Array, "samples all_index"]
     ) -> Float[Array, "samples classes"]:
         """Return the outputs at many indices; the weights of an index are computed once for all inputs."""
-        return map_head(self, embedding, zs)
+        check_shape("zs", zs, (zs.shape[0], *self.index.shape))
+
+        def output(z: Float[Array, " all_index"]) -> Float[Array, " classes"]:
+            units = embedding @ z[: embedding.shape[-1]]
+            for layer in self.layers[1:]:
+                units = layer(self.activation(units), z)
+            return units
+
+        return jax.vmap(output)(zs)

@@ -98,11 +98,6 @@ class LastLayerLaplace(AbstractENN):
         output, inputs = _with_inputs(self.network.value, x)
         return LaplaceEmbedding(output if self.mean is None else inputs @ self.mean.value, inputs)
 
-    def head(self, embedding: LaplaceEmbedding, z: Float[Array, " index"]) -> Float[Array, " classes"]:
-        """Return the output with the last layer of one index."""
-        check_shape("z", z, self.index.shape)
-        return embedding.mean + embedding.inputs @ self.root.value(z)
-
     def heads(self, embedding: LaplaceEmbedding, zs: Float[Array, "samples index"]) -> Float[Array, "samples classes"]:
         """Return the outputs with the last layers of many indices, each layer computed once for all inputs."""
         check_shape("zs", zs, (zs.shape[0], *self.index.shape))

@@ -32,10 +32,6 @@ class ClassProbs(AbstractENN):
         """Return the embedding of the classifier."""
         return self.enn.embed(x)
 
-    def head(self, embedding: PyTree[Array], z: Shaped[Array, "..."]) -> Float[Array, " classes"]:
-        """Return the class probabilities at one index."""
-        return jax.nn.softmax(self.enn.head(embedding, z))
-
     def heads(self, embedding: PyTree[Array], zs: Shaped[Array, "samples ..."]) -> Float[Array, "samples classes"]:
         """Return the class probabilities at many indices."""
         return jax.nn.softmax(self.enn.heads(embedding, zs))

@@ -76,13 +76,6 @@ class Epinet(AbstractENN):
         learnable = self.learnable.embed(x, features)
         return EpinetEmbedding(output, learnable, tuple(prior.embed(x, features) for prior in self.priors))
 
-    def head(self, embedding: EpinetEmbedding, z: Float[Array, " index"]) -> Float[Array, " classes"]:
-        """Return the output at one index."""
-        check_shape("z", z, self.index.shape)
-        priors = zip(self.priors, embedding.priors, strict=True)
-        contributions = [self.learnable.head(embedding.learnable, z), *(prior.head(e, z) for prior, e in priors)]
-        return _add(embedding.base, contributions)
-
     def heads(self, embedding: EpinetEmbedding, zs: Float[Array, "samples index"]) -> Float[Array, "samples classes"]:
         """Return the outputs at many indices, each term by its exact contraction."""
         check_shape("zs", zs, (zs.shape[0], *self.index.shape))

@@ -75,14 +75,6 @@ class MLPEpinet(AbstractTerm):
         first = self.layers[0]
         return first.weight[:, : self.feature_dim] @ features + first.bias
 
-    def head(self, embedding: Float[Array, " units"], z: Float[Array, " index"]) -> Float[Array, " classes"]:
-        """Return the contribution to the logits."""
-        check_shape("z", z, (self.index_dim,))
-        units = embedding + self.layers[0].weight[:, self.feature_dim :] @ z
-        for layer in self.layers[1:]:
-            units = layer(self.activation(units))
-        return z @ units.reshape(self.index_dim, self.num_classes)
-
     def heads(
         self, embedding: Float[Array, " units"], zs: Float[Array, "samples index"]
     ) -> Float[Array, "samples classes"]:

@@ -44,11 +44,6 @@ class Mirrored(AbstractENN):
         """Return the embedding of the epinet."""
         return self.enn.embed(x)
 
-    def head(self, embedding: EpinetEmbedding, z: Float[Array, " index"]) -> Float[Array, " classes"]:
-        """Return the output at one index."""
-        odd = (self.enn.head(embedding, z) - self.enn.head(embedding, -z)) / 2
-        return embedding.base + self.scale.value * odd
-
     def heads(self, embedding: EpinetEmbedding, zs: Float[Array, "samples index"]) -> Float[Array, "samples classes"]:
         """Return the outputs at many indices."""
         odd = (self.enn.heads(embedding, zs) - self.enn.heads(embedding, -zs)) / 2

@@ -55,11 +55,6 @@ class NetworkEnsemble(AbstractTerm):
         seen = x if self.reads == "input" else features
         return eqx.filter_vmap(lambda member: member(seen))(self.members)
 
-    def head(self, embedding: Float[Array, "index classes"], z: Float[Array, " index"]) -> Float[Array, " classes"]:
-        """Return the combination of the members' outputs."""
-        check_shape("z", z, (self.index_dim,))
-        return z @ embedding
-
     def heads(
         self, embedding: Float[Array, "index classes"], zs: Float[Array, "samples index"]
     ) -> Float[Array, "samples classes"]:
@@ -89,10 +84,6 @@ class PriorNetwork(AbstractTerm):
     def embed(self, x: PyTree[Array], features: Float[Array, " features"]) -> PyTree[Array]:
         """Return the embedding of the term."""
         return jax.lax.stop_gradient(self.network.value.embed(x, features))
-
-    def head(self, embedding: PyTree[Array], z: Float[Array, " index"]) -> Float[Array, " classes"]:
-        """Return the scaled contribution at one index."""
-        return self.scale.value * self.network.value.head(embedding, z)
 
     def heads(self, embedding: PyTree[Array], zs: Float[Array, "samples index"]) -> Float[Array, "samples classes"]:
         """Return the scaled contributions at many indices."""

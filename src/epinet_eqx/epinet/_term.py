@@ -14,9 +14,9 @@ class AbstractTerm(eqx.Module):
         """Return what all indices share, from one input and the features of the base network there."""
 
     @abc.abstractmethod
-    def head(self, embedding: PyTree[Array], z: Float[Array, " index"]) -> Float[Array, " classes"]:
-        """Return the contribution to the output at one index."""
-
-    @abc.abstractmethod
     def heads(self, embedding: PyTree[Array], zs: Float[Array, "samples index"]) -> Float[Array, "samples classes"]:
-        """Return the contributions at many indices: `head` mapped over `zs`, by the cheapest exact way there is."""
+        """Return the contributions to the output at many indices, in the cheapest exact way."""
+
+    def head(self, embedding: PyTree[Array], z: Float[Array, " index"]) -> Float[Array, " classes"]:
+        """Return the contribution at one index."""
+        return self.heads(embedding, z[None])[0]

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .._checks import check_positive
+from .._checks import check_positive, check_shape, is_traced, require
 from ._abstract import AbstractIndex
 
 
@@ -40,3 +40,10 @@ class ParticleIndex(AbstractIndex):
     def support(self) -> Int[Array, " particles"]:
         """Return every particle once: the average over these is exact, without sampling."""
         return jnp.arange(self.num_particles)
+
+    def check(self, zs: Int[Array, " samples"]) -> None:
+        """Raise unless `zs` holds particles, as far as their values are known."""
+        check_shape("zs", zs, (zs.shape[0],))
+        if not is_traced(zs):
+            outside = (zs < 0) | (zs >= self.num_particles)
+            require(zs, jnp.any(outside), f"`zs` must hold particles from 0 to {self.num_particles - 1}; got {zs}.")

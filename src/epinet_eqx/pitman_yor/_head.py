@@ -77,11 +77,6 @@ class PitmanYor(AbstractENN):
             logits / self.temperature.value, unwrap(self.alpha)(standardized), self.field(standardized)
         )
 
-    def head(self, embedding: PitmanYorEmbedding, z: Float[Array, " index"]) -> Float[Array, " classes"]:
-        """Return the logits at one index."""
-        check_shape("z", z, self.index.shape)
-        return self.heads(embedding, z[None])[0]
-
     def heads(
         self, embedding: PitmanYorEmbedding, zs: Float[Array, "samples index"]
     ) -> Float[Array, "samples classes"]:

@@ -59,10 +59,6 @@ class InPrecision(AbstractENN):
         """Return the embedding in reduced precision."""
         return self._call("embed", x)
 
-    def head(self, embedding: PyTree[Array], z: Shaped[Array, "..."]) -> Float[Array, " classes"]:
-        """Return the output at one index."""
-        return self._call("head", embedding, z).astype(jnp.float32)
-
     def heads(self, embedding: PyTree[Array], zs: Shaped[Array, "samples ..."]) -> Float[Array, "samples classes"]:
         """Return the outputs at many indices."""
         return self._call("heads", embedding, zs).astype(jnp.float32)
