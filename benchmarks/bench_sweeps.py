@@ -11,14 +11,14 @@ from tqdm import tqdm
 from reproduce.configs.testbed import Scaling, Score, Variant, variant_of
 from reproduce.executors import open_executor
 from reproduce.experiments.testbed import groups, score
-from reproduce.seeds import SEEDS
+from reproduce.registry import REGISTRY
 
 from ._measure import Ratio
 
 
 def _scores(group: Sequence[Score]) -> Iterator[Any]:
     """Yield the scores of problems that are trained on at once, as figure 5 at tier paper has them."""
-    yield from score(group, key=jr.key(SEEDS["testbed"]))
+    yield from score(group, key=jr.key(REGISTRY["fig05"].seed))
 
 
 def _minutes(variant: Variant) -> float:

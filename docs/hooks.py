@@ -18,13 +18,14 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from reproduce.accepted import BEST_FIRST, Accepted, best_accepted
 from reproduce.aggregate import read_rows
+from reproduce.artifact import Artifact
 from reproduce.claims import CLAIMS, Claim, judge
-from reproduce.index import Entry, entries
 from reproduce.paper.words import measured as as_text
 from reproduce.paths import REFERENCE
+from reproduce.registry import REGISTRY
 from reproduce.tables import replication
 
-TIERS = [tier for tier in reversed(BEST_FIRST) if any(tier in entry.minutes for entry in entries().values())]
+TIERS = [tier for tier in reversed(BEST_FIRST) if any(tier in entry.tiers for entry in REGISTRY.values())]
 
 # The verdict on a claim without accepted numbers.
 _WAITING = "not accepted yet"
@@ -78,14 +79,14 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
-def _nox_session(entry: Entry) -> str:
+def _nox_session(entry: Artifact) -> str:
     """Return the nox session of an artifact; what is beyond the paper reproduces nothing."""
     return entry.session if entry.session == "decisions" else f"reproduce_{entry.session}"
 
 
-def artifact_table(chosen: Sequence[Entry]) -> str:
+def artifact_table(chosen: Sequence[Artifact]) -> str:
     """Return artifacts as a table: what each shows, what of, how long it takes, on what, and how to get it."""
-    tiers = [tier for tier in TIERS if any(tier in entry.minutes for entry in chosen)]
+    tiers = [tier for tier in TIERS if any(tier in entry.tiers for entry in chosen)]
     header = ["artifact", "what it shows", "computed from", "claims", *tiers, "hardware", "command"]
     rows = [
         [
@@ -114,7 +115,7 @@ def _expectation(claim: Claim, accepted: Accepted | None) -> list[str]:
     return [*said, f"{claim.quantity}: {measured}", line.verdict.value, accepted.tier]
 
 
-def expectations(chosen: Sequence[Entry]) -> str:
+def expectations(chosen: Sequence[Artifact]) -> str:
     """Return the claims of artifacts with their accepted measurements, as a table that can be unfolded."""
     rows = [_expectation(CLAIMS[name], best_accepted(entry.id, REFERENCE)) for entry in chosen for name in entry.claims]
     table = _table([["claim", "statement", "measured", "verdict", "tier"], *rows])
@@ -135,7 +136,7 @@ def fill_in_artifacts(markdown: str) -> str:
     """Return a page with each `<!-- artifacts: SESSION -->` replaced by what the index and the ledger say."""
 
     def filled(found: re.Match[str]) -> str:
-        chosen = [entry for entry in entries().values() if entry.session == found[1]]
+        chosen = [entry for entry in REGISTRY.values() if entry.session == found[1]]
         if not chosen:
             raise ValueError(f"`artifacts` must name a session of the index; got {found[1]!r}.")
         return f"{artifact_table(chosen)}\n\n{expectations(chosen)}"

@@ -17,17 +17,16 @@ if importlib.util.find_spec("epinet_eqx") is None:
 from tqdm import tqdm
 
 from . import runner
+from .artifact import TIERS, Artifact
 from .configs.image_paper import DATASETS, PRESETS, Variant
 from .dry_run import DEFAULT_TFLOPS, dry_run, simulate_devices
 from .errors import ReproduceError, UsageError, unknown
 from .executors import EXECUTORS, open_executor
-from .index import Entry, select
 from .inputs import Inputs
 from .paths import REFERENCE, Output
-from .registry import REGISTRY
+from .registry import select
 from .restore import restore
 from .tables import ledger
-from .tiers import TIERS
 from .verify import accept, verify, write_accepted_ledger
 
 _EPILOG = """examples:
@@ -123,7 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _list(chosen: Sequence[Entry], output: Output) -> int:
+def _list(chosen: Sequence[Artifact], output: Output) -> int:
     """Print one line per artifact, cut off where the lines of a terminal end."""
     header = ("id", "session", "time", "hardware", "done", "title", "label in the paper")
     lines: list[tuple[str, ...]] = [header]
@@ -143,7 +142,7 @@ def _list(chosen: Sequence[Entry], output: Output) -> int:
     return 0
 
 
-def _draw(chosen: Sequence[Entry], output: Output) -> int:
+def _draw(chosen: Sequence[Artifact], output: Output) -> int:
     """Collect, draw and judge artifacts. A claim that does not hold is a result, not a failure of the command."""
     for entry in chosen:
         runner.collect(entry, output)
@@ -156,7 +155,7 @@ def _draw(chosen: Sequence[Entry], output: Output) -> int:
     return 0
 
 
-def _draw_accepted(chosen: Sequence[Entry], output: Output) -> int:
+def _draw_accepted(chosen: Sequence[Artifact], output: Output) -> int:
     """Draw the accepted pictures of artifacts again, and judge the accepted numbers of their tier again."""
     drawn = [picture for entry in chosen if (picture := runner.draw_accepted(entry, output, REFERENCE))]
     if not drawn:
@@ -167,7 +166,7 @@ def _draw_accepted(chosen: Sequence[Entry], output: Output) -> int:
     return 0
 
 
-def _verify(chosen: Sequence[Entry], output: Output) -> int:
+def _verify(chosen: Sequence[Artifact], output: Output) -> int:
     """Compare artifacts with their references; return 1 if one does not agree."""
     wrong = 0
     for entry in chosen:
@@ -183,7 +182,7 @@ def _verify(chosen: Sequence[Entry], output: Output) -> int:
     return int(wrong > 0)
 
 
-def _accept(chosen: Sequence[Entry], output: Output, *, partial: bool) -> int:
+def _accept(chosen: Sequence[Artifact], output: Output, *, partial: bool) -> int:
     """Make the fresh CSVs of artifacts the reference."""
     for entry in chosen:
         runner.collect(entry, output, partial=partial)
@@ -192,7 +191,7 @@ def _accept(chosen: Sequence[Entry], output: Output, *, partial: bool) -> int:
     return 0
 
 
-def _restore(chosen: Sequence[Entry], output: Output) -> int:
+def _restore(chosen: Sequence[Artifact], output: Output) -> int:
     """Make records of the accepted numbers of artifacts."""
     for entry in chosen:
         restored = restore(entry, output, REFERENCE)
@@ -212,7 +211,7 @@ def _continue_command(arguments: argparse.Namespace) -> str:
     return " ".join(words)
 
 
-def _choose(arguments: argparse.Namespace) -> tuple[list[Entry], Output]:
+def _choose(arguments: argparse.Namespace) -> tuple[list[Artifact], Output]:
     """Return the artifacts and the output folder that a command names."""
     if arguments.tier not in TIERS:
         raise unknown("--tier", arguments.tier, TIERS)
@@ -222,12 +221,12 @@ def _choose(arguments: argparse.Namespace) -> tuple[list[Entry], Output]:
     if not chosen:
         raise UsageError(f"`--only` must name artifacts of the session {arguments.session}; got {', '.join(only)}.")
     if variant.name:
-        others = [entry.id for entry in chosen if not REGISTRY[entry.id].plan]
+        others = [entry.id for entry in chosen if not entry.plan]
         if others:
             options = " and ".join(f"`{option}`" for option in variant.options)
             raise UsageError(f"{options} must go with image figures only; got {others[0]}.")
         for entry in chosen:
-            REGISTRY[entry.id].at_tier(arguments.tier, variant)
+            entry.at_tier(arguments.tier, variant)
     return chosen, Output(root=arguments.out, tier=arguments.tier, variant=variant)
 
 
@@ -237,7 +236,7 @@ def _say(words: str) -> None:
     sys.stdout.flush()
 
 
-def _run(chosen: Sequence[Entry], output: Output, arguments: argparse.Namespace) -> int:
+def _run(chosen: Sequence[Artifact], output: Output, arguments: argparse.Namespace) -> int:
     """Compute what is missing, or say what that would take."""
     for name, least in (("accumulate", 1), ("loaders", 0), ("devices", 1)):
         value = getattr(arguments, name)
@@ -265,7 +264,7 @@ def _run(chosen: Sequence[Entry], output: Output, arguments: argparse.Namespace)
         )
         return 0
     workers = arguments.workers
-    if workers > 1 and output.tier == "paper" and any(REGISTRY[entry.id].plan for entry in chosen):
+    if workers > 1 and output.tier == "paper" and any(entry.plan for entry in chosen):
         tqdm.write("Image figures of tier paper have all devices to themselves: one process computes them.")
         workers = 1
     with open_executor(arguments.executor, workers=workers, scheduler=arguments.scheduler) as executor:

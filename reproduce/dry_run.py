@@ -6,13 +6,12 @@ from typing import Any
 
 from tqdm import tqdm
 
+from .artifact import Artifact
 from .errors import ReproduceError
-from .index import Entry
 from .inputs import Inputs
 from .paths import Output
 from .registry import REGISTRY
 from .runner import Job, jobs, networks_in
-from .seeds import SEEDS
 
 DEFAULT_TFLOPS = 50.0
 """Speed of one device: about half of what accelerators of the paper's time promise."""
@@ -127,13 +126,13 @@ def _by_protocol(work: Sequence[Job]) -> list[list[list[Job]]]:
     """Return the jobs of each protocol, one list per seed."""
     found: dict[Any, dict[int, list[Job]]] = {}
     for job in work:
-        key = (REGISTRY[job.artifact].folder(job.artifact), job.config.protocol)
+        key = (REGISTRY[job.artifact].folder, job.config.protocol)
         found.setdefault(key, {}).setdefault(job.config.seed, []).append(job)
     return [list(by_seed.values()) for by_seed in found.values()]
 
 
 def dry_run(
-    chosen: Sequence[Entry],
+    chosen: Sequence[Artifact],
     output: Output,
     *,
     inputs: Inputs,
@@ -154,20 +153,22 @@ def dry_run(
     import jax
     import jax.random as jr
 
-    without = [entry.id for entry in chosen if not REGISTRY[entry.id].plan]
+    without = [entry.id for entry in chosen if not entry.plan]
     if without:
         say(f"{', '.join(without)}: only what image figures take is known before they run.")
-    planned = [entry for entry in chosen if REGISTRY[entry.id].plan]
+    planned = [entry for entry in chosen if entry.plan]
     kind, num_devices = jax.devices()[0].platform, len(jax.devices())
     for groups in _by_protocol([job for entry in planned for job in jobs(entry, output)]):
         first = groups[0][0]
-        artifact, folder = REGISTRY[first.artifact], REGISTRY[first.artifact].folder(first.artifact)
+        artifact = REGISTRY[first.artifact]
         own = networks_in(first.artifact, inputs, output)
-        trainings = artifact.load_plan()([job.config for job in groups[0]], inputs=own, key=jr.key(SEEDS[folder]))
+        trainings = artifact.load(artifact.plan)(
+            [job.config for job in groups[0]], inputs=own, key=jr.key(artifact.seed)
+        )
         seeds = ", ".join(str(group[0].config.seed) for group in groups)
         say(
-            f"{folder}, seed{'s' if len(groups) > 1 else ''} {seeds}, data {first.config.protocol.dataset}, on "
-            f"{num_devices} devices ({kind}):"
+            f"{artifact.folder}, seed{'s' if len(groups) > 1 else ''} {seeds}, data {first.config.protocol.dataset}, "
+            f"on {num_devices} devices ({kind}):"
         )
         for line in tabulate(
             trainings, num_seeds=len(groups), num_devices=num_devices, tflops=tflops, progress=progress

@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from .seeds import SEEDS
-
 Rows = Sequence[Mapping[str, Any]]
 METRICS = ("marginal", "joint", "regret")
 _NUM_RESAMPLES = 2000
+_SEED = 203
 
 
 def tables(rows: Rows) -> dict[tuple[int, float], np.ndarray]:
@@ -57,7 +56,7 @@ def correlations(rows: Rows) -> tuple[dict[str, float], dict[str, np.ndarray]]:
     """
     own = list(tables(rows).values())
     num_agents = own[0].shape[0]
-    rng = np.random.default_rng(SEEDS["dec_thesis"])
+    rng = np.random.default_rng(_SEED)
     drawn = []
     for _ in range(_NUM_RESAMPLES if num_agents > 2 else 0):
         agents = rng.integers(num_agents, size=num_agents)

@@ -7,15 +7,13 @@ from pathlib import Path
 from . import record, runner
 from .accepted import digest, read_manifest
 from .aggregate import read_rows
+from .artifact import Artifact
 from .errors import ReproduceError
-from .index import Entry
 from .paths import Output
 from .provenance import package_version
-from .registry import REGISTRY
-from .seeds import SEEDS
 
 
-def restore(entry: Entry, output: Output, reference: Path) -> int:
+def restore(entry: Artifact, output: Output, reference: Path) -> int:
     """Write the records of an artifact that its accepted CSV holds and that are missing; return how many these are.
 
     Args:
@@ -42,17 +40,16 @@ def restore(entry: Entry, output: Output, reference: Path) -> int:
     missing = [job for job in work if job.found.record is None]
     about = {key: value for key, value in origin.items() if key not in ("sha256", "fingerprint", "units", "missing")}
     about["seconds"] = round(about["seconds"] / len(by_unit), 3)
-    folder = REGISTRY[entry.id].folder(entry.id)
     for job in missing:
         restored = record.Record(
-            artifact=folder,
+            artifact=entry.folder,
             unit=job.unit,
             hash=job.hash,
             version=package_version(),
             config=asdict(job.config),
-            seed=SEEDS[folder],
+            seed=entry.seed,
             rows=by_unit[job.unit],
             provenance=about,
         )
-        record.write(output.record(folder, job.unit), restored)
+        record.write(output.record(entry.folder, job.unit), restored)
     return len(missing)

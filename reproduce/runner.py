@@ -13,18 +13,17 @@ from typing import Any
 from tqdm import tqdm
 
 from . import aggregate, record
+from .artifact import Artifact
 from .claims import CLAIMS, LedgerLine, judge
 from .errors import ReproduceError
 from .executors import Executor
 from .files import write_atomically
-from .index import Entry, select
 from .inputs import Inputs
 from .memory import forget_programs, told
 from .paths import Output
 from .provenance import package_version, provenance
 from .record import Record
-from .registry import REGISTRY
-from .seeds import SEEDS
+from .registry import REGISTRY, select
 from .style import pictures, style_context
 from .tables import ledger
 
@@ -50,10 +49,9 @@ class InterruptedRunError(ReproduceError):
         super().__init__(f"Stopped: {done} of {total} units are done and kept." + (f" {words}" if words else ""))
 
 
-def jobs(entry: Entry, output: Output) -> list[Job]:
+def jobs(artifact: Artifact, output: Output) -> list[Job]:
     """Return the runs of an artifact at a tier, and which of them have a valid record."""
-    artifact = REGISTRY[entry.id]
-    folder = artifact.folder(entry.id)
+    folder = artifact.folder
     version = package_version()
     found = []
     for unit, config in artifact.at_tier(output.tier, output.variant).units().items():
@@ -61,25 +59,25 @@ def jobs(entry: Entry, output: Output) -> list[Job]:
             artifact=folder,
             unit=unit,
             config=config,
-            seed=SEEDS[folder],
+            seed=artifact.seed,
             version=version,
             source=artifact.source,
         )
         lookup = record.look_up(output.record(folder, unit), wanted=wanted, version=version)
-        found.append(Job(artifact=entry.id, unit=unit, config=config, hash=wanted, found=lookup))
+        found.append(Job(artifact=artifact.id, unit=unit, config=config, hash=wanted, found=lookup))
     return found
 
 
 def _digest(name: str) -> str:
     """Return what networks that are kept belong to, beside their own configuration: code, version and seed."""
     artifact = REGISTRY[name]
-    parts = (artifact.source, package_version().encode(), str(SEEDS[artifact.folder(name)]).encode())
+    parts = (artifact.source, package_version().encode(), str(artifact.seed).encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:12]
 
 
 def networks_in(name: str, inputs: Inputs, output: Output) -> Inputs:
     """Return the inputs of an artifact, with the place where its networks are kept."""
-    return replace(inputs, networks=output.networks(REGISTRY[name].folder(name), _digest(name)))
+    return replace(inputs, networks=output.networks(REGISTRY[name].folder, _digest(name)))
 
 
 def compute(group: Sequence[Job], *, inputs: Inputs, output: Output) -> Iterator[Record]:
@@ -98,9 +96,8 @@ def compute(group: Sequence[Job], *, inputs: Inputs, output: Output) -> Iterator
     forget_programs()
     first = group[0]
     artifact = REGISTRY[first.artifact]
-    folder = artifact.folder(first.artifact)
-    key = jr.key(SEEDS[folder])
-    run = artifact.load_run()
+    key = jr.key(artifact.seed)
+    run = artifact.load()
     if artifact.reads_inputs:
         run = ft.partial(run, inputs=networks_in(first.artifact, inputs, output))
     start = time.perf_counter()
@@ -115,12 +112,12 @@ def compute(group: Sequence[Job], *, inputs: Inputs, output: Output) -> Iterator
     for job, rows in zip(group, told(results), strict=True):
         seconds = time.perf_counter() - start
         yield Record(
-            artifact=folder,
+            artifact=artifact.folder,
             unit=job.unit,
             hash=job.hash,
             version=package_version(),
             config=asdict(job.config),
-            seed=SEEDS[folder],
+            seed=artifact.seed,
             rows=rows,
             provenance=provenance(seconds=seconds),
         )
@@ -133,12 +130,12 @@ def grouped(work: Sequence[Job]) -> list[list[Job]]:
     by_run: dict[tuple[str, str], dict[str, Job]] = {}
     for job in work:
         artifact = REGISTRY[job.artifact]
-        by_run.setdefault((artifact.folder(job.artifact), artifact.run), {})[job.unit] = job
+        by_run.setdefault((artifact.folder, artifact.run), {})[job.unit] = job
     found = []
     for own in by_run.values():
         artifact = REGISTRY[next(iter(own.values())).artifact]
         if artifact.groups:
-            split = artifact.load_groups()({unit: job.config for unit, job in own.items()})
+            split = artifact.load(artifact.groups)({unit: job.config for unit, job in own.items()})
             found += [[own[unit] for unit in group] for group in split]
         else:
             found += [[job] for job in own.values()]
@@ -146,7 +143,7 @@ def grouped(work: Sequence[Job]) -> list[list[Job]]:
 
 
 def run(
-    chosen: Sequence[Entry],
+    chosen: Sequence[Artifact],
     output: Output,
     *,
     inputs: Inputs,
@@ -169,8 +166,8 @@ def run(
     # What two artifacts share is one record, and computed once.
     if force:
         for entry in chosen:
-            shutil.rmtree(output.networks(REGISTRY[entry.id].folder(entry.id), _digest(entry.id)), ignore_errors=True)
-    work = {(REGISTRY[entry.id].folder(entry.id), job.unit): job for entry in chosen for job in jobs(entry, output)}
+            shutil.rmtree(output.networks(entry.folder, _digest(entry.id)), ignore_errors=True)
+    work = {(entry.folder, job.unit): job for entry in chosen for job in jobs(entry, output)}
     missing = [job for job in work.values() if force or job.found.record is None]
     done = len(work) - len(missing)
     if done:
@@ -191,7 +188,7 @@ def run(
             raise InterruptedRunError(done + len(written), len(work), str(stop)) from None
 
 
-def collect(entry: Entry, output: Output, *, partial: bool = False) -> None:
+def collect(entry: Artifact, output: Output, *, partial: bool = False) -> None:
     """Write the CSV of an artifact from its records, all of which must be there unless it may be `partial`."""
     work = jobs(entry, output)
     records = [job.found.record for job in work if job.found.record is not None]
@@ -205,7 +202,7 @@ def collect(entry: Entry, output: Output, *, partial: bool = False) -> None:
     aggregate.write_csv(output.csv(entry.id), records)
 
 
-def complete(output: Output) -> list[Entry]:
+def complete(output: Output) -> list[Artifact]:
     """Return the artifacts that have all their records at a tier, and see to it that their CSVs are of these."""
     found = [
         entry for entry in select(tier=output.tier) if all(job.found.record is not None for job in jobs(entry, output))
@@ -221,7 +218,7 @@ def fingerprint(work: Sequence[Job]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def origin(entry: Entry, output: Output) -> dict[str, Any]:
+def origin(entry: Artifact, output: Output) -> dict[str, Any]:
     """Return where the numbers of an artifact come from: the provenance of its records, their time added up.
 
     A long run may have been continued by another commit: what differs between records is then a list of its values.
@@ -242,24 +239,23 @@ def origin(entry: Entry, output: Output) -> dict[str, Any]:
     return merged
 
 
-def _drawn(entry: Entry, output: Output, csv: Path, *kinds: str) -> list[bytes]:
+def _drawn(entry: Artifact, output: Output, csv: Path, *kinds: str) -> list[bytes]:
     """Return the pictures of numbers of an artifact, one of each kind."""
     rows = aggregate.read_rows(csv)
     with style_context():
-        artifact = REGISTRY[entry.id]
-        options = {"config": artifact.at_tier(output.tier, output.variant)} if artifact.draws_config else {}
-        figure = artifact.load_draw()(rows, **options)
+        options = {"config": entry.at_tier(output.tier, output.variant)} if entry.draws_config else {}
+        figure = entry.draw(rows, **options)
         return pictures(figure, *kinds, note=entry.note(output.tier, output.variant))
 
 
-def draw(entry: Entry, output: Output) -> None:
+def draw(entry: Artifact, output: Output) -> None:
     """Draw an artifact from its CSV, as PDF and PNG."""
     kinds = ("pdf", "png")
     for kind, content in zip(kinds, _drawn(entry, output, output.csv(entry.id), *kinds), strict=True):
         write_atomically(output.figure(entry.id, kind), content)
 
 
-def draw_accepted(entry: Entry, output: Output, reference: Path) -> Path | None:
+def draw_accepted(entry: Artifact, output: Output, reference: Path) -> Path | None:
     """Draw the accepted numbers of an artifact again, as after a change of its drawing; nothing if it has no picture.
 
     Args:
@@ -275,7 +271,7 @@ def draw_accepted(entry: Entry, output: Output, reference: Path) -> Path | None:
     return picture
 
 
-def settle(chosen: Sequence[Entry], output: Output) -> list[LedgerLine]:
+def settle(chosen: Sequence[Artifact], output: Output) -> list[LedgerLine]:
     """Judge the claims of artifacts from their CSVs."""
     lines = []
     for entry in chosen:

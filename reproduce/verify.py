@@ -9,11 +9,12 @@ from typing import Any
 
 from .accepted import digest, read_manifest
 from .aggregate import read_cells, read_rows
+from .artifact import Artifact, Tolerance
 from .claims import CLAIMS, judge
 from .errors import ReproduceError
 from .files import write_atomically
-from .index import Entry, Tolerance, entries
 from .paths import Output
+from .registry import REGISTRY
 from .tables import ledger
 
 _EXACT = Tolerance()
@@ -84,7 +85,7 @@ def compare(
     return Comparison(artifact=artifact, differences=tuple(told), num_rows=len(rows), largest=largest)
 
 
-def verify(entry: Entry, output: Output, reference: Path) -> Comparison:
+def verify(entry: Artifact, output: Output, reference: Path) -> Comparison:
     """Compare the CSV of an artifact with its reference, which must be the one in the manifest."""
     name = f"{output.tier}/{entry.id}.csv"
     accepted = reference / name
@@ -111,7 +112,7 @@ def accepted_ledger(tier: str, reference: Path) -> str:
     """
     manifest = read_manifest(reference)
     lines = []
-    for entry in entries().values():
+    for entry in REGISTRY.values():
         origin = manifest.get(f"{tier}/{entry.id}.csv", {"missing": 1})
         if not origin.get("missing", 0):
             rows = read_rows(reference / tier / f"{entry.id}.csv")
@@ -126,7 +127,7 @@ def write_accepted_ledger(tier: str, reference: Path) -> Path:
     return path
 
 
-def accept(chosen: Sequence[Entry], output: Output, reference: Path, provenances: Mapping[str, Any]) -> None:
+def accept(chosen: Sequence[Artifact], output: Output, reference: Path, provenances: Mapping[str, Any]) -> None:
     """Make fresh CSVs the reference, with their figures and ledger, and write where they come from into the manifest.
 
     Args:

@@ -18,8 +18,8 @@ import hooks  # noqa: E402
 import make_pictures  # noqa: E402
 import run_pages  # noqa: E402
 
-from reproduce.index import entries  # noqa: E402
 from reproduce.paths import REFERENCE  # noqa: E402
+from reproduce.registry import REGISTRY  # noqa: E402
 
 pytestmark = pytest.mark.once
 
@@ -148,7 +148,7 @@ def test_pictures_are_small_drawn_by_a_page_and_shown():
 
 def test_every_artifact_is_on_the_page_of_the_paper():
     filled = hooks.fill_in_artifacts(TEXTS["reproduce.md"])
-    for entry in entries().values():
+    for entry in REGISTRY.values():
         assert f"| `{entry.id}` | {entry.title} |" in filled
         session = "decisions" if entry.id.startswith("dec_") else f"reproduce_{entry.session}"
         assert f"`nox -s {session} -- --only {entry.id}`" in filled
@@ -160,9 +160,9 @@ def test_every_artifact_is_on_the_page_of_the_paper():
 
 
 def test_tables_have_the_tiers_of_their_artifacts_and_titles_count_all_verdicts():
-    chosen = [entry for entry in entries().values() if entry.session == "theory"]
+    chosen = [entry for entry in REGISTRY.values() if entry.session == "theory"]
     assert "| smoke | laptop | paper | hardware |" in hooks.artifact_table(chosen)
-    with_replication = [entry for entry in entries().values() if entry.session == "cifar"]
+    with_replication = [entry for entry in REGISTRY.values() if entry.session == "cifar"]
     assert "| replication |" in hooks.artifact_table(with_replication)
     title = hooks.expectations(with_replication).splitlines()[0]
     counts = [int(found) for found in re.findall(r"(\d+) (?:hold|do not|are|have)", title)]

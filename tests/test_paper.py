@@ -10,7 +10,6 @@ import sys
 
 import pytest
 
-from reproduce import index
 from reproduce.accepted import digest
 from reproduce.aggregate import read_cells
 from reproduce.claims import CLAIMS, judge
@@ -20,6 +19,7 @@ from reproduce.paper import content as paper_content
 from reproduce.paper import words
 from reproduce.paper.content import content, gather
 from reproduce.paths import REFERENCE
+from reproduce.registry import REGISTRY
 from reproduce.style import pictures
 from reproduce.verify import accept
 
@@ -76,6 +76,11 @@ def test_no_number_is_typed_in(name):
     assert not typed_in(SOURCES[name], LAYOUT if name == "lib.typ" else TEXT)
 
 
+@pytest.mark.parametrize("name", REGISTRY)
+def test_no_number_is_typed_in_a_caption(name):
+    assert not typed_in(REGISTRY[name].caption)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -100,7 +105,7 @@ def test_places_and_lengths_are_not_results():
 
 
 def test_every_artifact_and_claim_of_the_index_is_told(tree):
-    assert list(tree["artifacts"]) == list(index.entries())
+    assert list(tree["artifacts"]) == list(REGISTRY)
     assert set(tree["claims"]) == set(CLAIMS)
     assert int(tree["counts"]["all"]) == len(CLAIMS)
     assert sum(int(tree["counts"][key]) for key in tree["verdicts"]) == len(CLAIMS)
@@ -131,7 +136,7 @@ def test_verdicts_are_counted_in_a_sentence(counts, text):
 def test_costs_tell_what_tier_paper_would_take(tree):
     costs = {name: tree["artifacts"][name]["cost"] for name in ("fig02", "thm3", "rep_bank", "fig12")}
     for name, machine in (("fig02", "accelerators"), ("thm3", "CPU")):
-        assert costs[name]["full"] == f"{index.entries()[name].time('paper')}, {machine}"
+        assert costs[name]["full"] == f"{REGISTRY[name].time('paper')}, {machine}"
     assert costs["rep_bank"]["full"] == ""
     assert costs["fig12"]["shared"] == "fig02 and 5 more"
 
@@ -265,10 +270,9 @@ def test_the_numbers_of_the_departures_are_right():
 
 
 def test_an_artifact_that_is_added_appears(references, monkeypatch):
-    # As a later session would: an entry of the index, a registry line, and an accepted CSV.
-    entry = dataclasses.replace(index.entries()["fig10"], id="rep_new", session="later", claims=())
-    monkeypatch.setitem(cli.REGISTRY, "rep_new", cli.REGISTRY["fig10"])
-    monkeypatch.setattr(paper_content, "entries", lambda: {**index.entries(), "rep_new": entry})
+    # As a later session would: an artifact and an accepted CSV.
+    entry = dataclasses.replace(REGISTRY["fig10"], id="rep_new", session="later", claims=())
+    monkeypatch.setitem(REGISTRY, "rep_new", entry)
     target = references / "replication" / "rep_new.csv"
     target.parent.mkdir(exist_ok=True)
 

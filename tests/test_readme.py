@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from reproduce.index import entries
+from reproduce.registry import REGISTRY
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -58,6 +58,6 @@ def test_there_are_two_commands_and_every_linked_file_exists():
 def test_minutes_of_sessions_are_those_of_the_index():
     told = dict(re.findall(r"^\| `nox -s (?:reproduce_)?(\w+)` \|.*\| (\d+) minutes \|$", README, re.MULTILINE))
     expected: dict[str, float] = {}
-    for entry in entries().values():
+    for entry in REGISTRY.values():
         expected[entry.session] = expected.get(entry.session, 0.0) + entry.minutes.get("laptop", 0.0)
     assert told == {session: f"{minutes:.0f}" for session, minutes in expected.items()}

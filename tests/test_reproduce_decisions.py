@@ -10,24 +10,22 @@ import pytest
 from test_data_formats import idx
 
 from epinet_eqx import named_keys
+from reproduce.artifacts import dec_active, dec_bandits, dec_sets, dec_thesis
 from reproduce.claims import CLAIMS, Verdict, judge
 from reproduce.configs.decisions import (
     ACQUISITIONS,
     ActiveLearning,
     BanditOf,
-    Bandits,
     BanditSize,
     Sets,
-    Thesis,
     bandit_variants,
 )
 from reproduce.configs.testbed import variant_of
 from reproduce.errors import ReproduceError
 from reproduce.experiments import active, bandits, bandits_fashion, decision_agents, sets, thesis
-from reproduce.figures import dec_active, dec_bandits, dec_sets, dec_thesis
 from reproduce.inputs import Inputs
 from reproduce.rank_correlation import correlations, rank_correlation
-from reproduce.tiers import laptop, smoke
+from reproduce.registry import REGISTRY
 
 pytestmark = pytest.mark.once
 
@@ -164,18 +162,18 @@ def test_the_labels_that_are_needed_lie_between_rounds():
 
 
 def test_protocols_are_whole_at_the_laptop_tier():
-    units = laptop(Bandits()).units()
+    units = REGISTRY["dec_bandits"].at_tier("laptop").units()
     labels = {unit.variant.label for unit in units.values()}
     assert {"epinet", "dropout", "mlp", "ensemble+-num_particles=10"} < labels
     assert {f"ensemble-num_particles={size}" for size in (3, 10, 30)} < labels
     assert {unit.bandit for unit in units.values()} == {"linear", "neural", "digits"}
     assert {unit.rule for unit in units.values()} == set(decision_agents.RULES)
     assert {unit.compute for unit in units.values()} == {"equal", "matched"}
-    assert set(laptop(ActiveLearning()).units()) == set(ACQUISITIONS)
+    assert set(REGISTRY["dec_active"].at_tier("laptop").units()) == set(ACQUISITIONS)
 
 
 def test_runs_of_one_program_are_grouped():
-    units = laptop(Thesis()).units()
+    units = REGISTRY["dec_thesis"].at_tier("laptop").units()
     for group in thesis.groups(units):
         assert len({(units[name].variant, units[name].input_dim) for name in group}) == 1
         assert len(group) == len({units[name].temperature for name in group}) == 3
@@ -211,7 +209,7 @@ def replace_count(knowledge, count):
 
 
 def test_a_bandit_has_the_true_model_of_its_problem():
-    config = next(iter(smoke(Thesis()).units().values()))
+    config = next(iter(REGISTRY["dec_thesis"].at_tier("smoke").units().values()))
     problem = thesis.make_problems(config, key=jr.key(0))[1]
     environment = thesis.TestbedEnvironment(jnp.asarray(config.temperature), config.input_dim, config.num_actions)
     bandit = environment(named_keys(thesis.run_keys(config, key=jr.key(0))[1], "environment")[0])
@@ -220,7 +218,7 @@ def test_a_bandit_has_the_true_model_of_its_problem():
 
 
 def test_candidates_come_in_groups():
-    config = next(iter(laptop(Sets()).units().values()))
+    config = next(iter(REGISTRY["dec_sets"].at_tier("laptop").units().values()))
     pool = sets.make_candidates(config, jnp.asarray(4), key=jr.key(0))
     first, second = pool[0] - pool[3], pool[0] - pool[4]
     assert pool.shape == (12, 10) and jnp.linalg.norm(first) < 1 < jnp.linalg.norm(second)
@@ -238,7 +236,7 @@ def test_agents_meet_the_same_bandits():
 
 @pytest.mark.long
 def test_sets_earn_no_more_than_the_truth():
-    config = next(iter(smoke(Sets()).units().values()))
+    config = next(iter(REGISTRY["dec_sets"].at_tier("smoke").units().values()))
     config = replace(config, variant=variant_of("mlp", num_steps=2))
     (rows,) = sets.run([config], key=jr.key(0))
     assert len(rows) == len(config.copies) * config.num_problems

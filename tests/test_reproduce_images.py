@@ -15,13 +15,13 @@ from epinet_eqx.epinet import attach
 from epinet_eqx.metrics import cost
 from epinet_eqx.networks import MLP
 from reproduce import counting
+from reproduce.artifacts import fig02, fig06, fig07, fig08, fig13, fig14
 from reproduce.claims import CLAIMS, Verdict, judge
 from reproduce.configs.images import ABLATION_ROWS, DIGITS, PAIRS, Part, Training, changed, tuned_value
 from reproduce.experiments import image_data, image_memory, image_memory_baselines, image_scores, images
 from reproduce.experiments.image_agents import Seed
 from reproduce.experiments.image_lab import Lab
 from reproduce.experiments.image_memory import MemoryBackend
-from reproduce.figures import fig02, fig06, fig07, fig08, fig13, fig14
 from reproduce.inputs import Inputs
 from reproduce.over_seeds import by_seed, mean_over
 

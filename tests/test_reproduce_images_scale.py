@@ -13,6 +13,7 @@ from PIL import Image
 
 from epinet_eqx.scale import data_mesh
 from reproduce import counting
+from reproduce.artifacts import fig07
 from reproduce.configs.image_paper import Variant, full_protocol
 from reproduce.configs.images import BaselineRecipe, Part, Training
 from reproduce.counting import Counted
@@ -20,7 +21,6 @@ from reproduce.dry_run import tabulate
 from reproduce.errors import ReproduceError, UsageError
 from reproduce.experiments import image_scale, image_scale_recipes, images
 from reproduce.experiments.image_sources import open_images
-from reproduce.figures import fig07
 from reproduce.inputs import Inputs
 from reproduce.memory import told
 from reproduce.registry import REGISTRY

@@ -11,19 +11,18 @@ import pytest
 
 from reproduce import __main__ as cli
 from reproduce import record, runner
+from reproduce.artifact import TIERS
 from reproduce.errors import ReproduceError
 from reproduce.executors import open_executor
 from reproduce.files import write_atomically
-from reproduce.index import entries
 from reproduce.inputs import Inputs
 from reproduce.paths import Output
 from reproduce.provenance import package_version
 from reproduce.registry import REGISTRY
-from reproduce.tiers import TIERS
 
 pytestmark = pytest.mark.once
 
-ENTRY = entries()["thm1"]
+ENTRY = REGISTRY["thm1"]
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ def computed(monkeypatch):
         calls.extend(job.unit for job in group)
         return [
             record.Record(
-                artifact=REGISTRY[job.artifact].folder(job.artifact),
+                artifact=REGISTRY[job.artifact].folder,
                 unit=job.unit,
                 hash=job.hash,
                 version=package_version(),
@@ -97,15 +96,14 @@ def test_a_record_of_another_version_is_computed_again(output, computed):
 def test_a_change_of_configuration_is_noticed(output, computed, monkeypatch):
     said = []
     run(output, said)
-    artifact = REGISTRY["thm1"]
-    monkeypatch.setitem(REGISTRY, "thm1", replace(artifact, config=replace(artifact.config, logit_gap=41.0)))
-    run(output, said)
+    changed = replace(ENTRY.at_tier("smoke"), logit_gap=41.0)
+    run(output, said, chosen=[replace(ENTRY, tiers={"smoke": changed})])
     assert computed[2:] == computed[:2]
     assert "another configuration or experiment" in said[-1]
 
 
 def test_the_hash_depends_on_all_that_matters():
-    config = REGISTRY["thm1"].config
+    config = ENTRY.at_tier("paper")
     parts = {"artifact": "a", "unit": "u", "config": config, "seed": 1, "version": "1", "source": b"code"}
     base = record.config_hash(**parts)
     changes = {
@@ -214,7 +212,7 @@ def test_a_job_that_is_ended_leaves_no_process_behind(output):
 
 
 def test_what_two_figures_share_is_computed_once(output, computed):
-    chosen = [entries()["fig05"], entries()["fig09"]]
+    chosen = [REGISTRY["fig05"], REGISTRY["fig09"]]
     run(output, [], chosen=chosen)
     shared = set(REGISTRY["fig05"].at_tier("smoke").units()) & set(REGISTRY["fig09"].at_tier("smoke").units())
     assert shared == {"epinet-016", "epinet-017"}
@@ -236,15 +234,15 @@ def test_provenance_of_a_run_over_several_commits_lists_them(output, computed, c
 @pytest.mark.parametrize("tier", TIERS)
 def test_artifacts_that_share_records_agree_on_what_they_are(tier):
     by_folder = {}
-    for name, artifact in REGISTRY.items():
+    for artifact in REGISTRY.values():
         if tier not in artifact.tiers:
             continue
         for unit, config in artifact.at_tier(tier).units().items():
-            assert by_folder.setdefault((artifact.folder(name), unit), config) == config
+            assert by_folder.setdefault((artifact.folder, unit), config) == config
 
 
 def test_figures_that_share_networks_are_computed_together(output):
-    chosen = [entries()[name] for name in ("fig02", "fig06", "fig14")]
+    chosen = [REGISTRY[name] for name in ("fig02", "fig06", "fig14")]
     work = {job.unit: job for entry in chosen for job in runner.jobs(entry, output)}
     groups = runner.grouped(list(work.values()))
     assert len(groups) == 2 * REGISTRY["fig02"].at_tier("smoke").protocol.num_seeds

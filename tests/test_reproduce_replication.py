@@ -348,16 +348,18 @@ def test_epinet_without_a_prior_is_the_same_as_control_and_as_ablation(rows):
     assert control["joint"] == pytest.approx(ablation["joint"], rel=1e-4)
 
 
-FIGURES = {name: own.config.parts for name, own in REGISTRY.items() if isinstance(own.config, Replication)}
+FIGURES = {
+    name: config.parts
+    for name, own in REGISTRY.items()
+    if isinstance(config := own.tiers.get("replication"), Replication)
+}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks_of(*parts)) for name, parts in FIGURES.items()])
 def test_figures_and_claims_of_every_artifact(rows, name):
-    config = REGISTRY[name].config
-    assert isinstance(config, Replication)
-    own = [row for part in config.parts for row in rows[part]]
+    own = [row for part in FIGURES[name] for row in rows[part]]
     with style_context():
-        figure = REGISTRY[name].load_draw()(own)
+        figure = REGISTRY[name].draw(own)
     assert figure.axes
     for claim in [claim for claim in REPLICATION if claim.artifact == name]:
         line = judge(CLAIMS[claim.id], own)
@@ -369,7 +371,7 @@ def test_figures_and_claims_of_every_artifact(rows, name):
 def test_bank_is_drawn(inputs):
     pieces = list(STUDY.bank.units().values())[:2]
     found = [row for piece in pieces for row in replication_bank.run(piece, key=jr.key(0), inputs=inputs)]
-    assert REGISTRY["rep_bank"].load_draw()(found).axes
+    assert REGISTRY["rep_bank"].draw(found).axes
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="needs CIFAR-10 and the trained networks beside the project")

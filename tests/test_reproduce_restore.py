@@ -7,12 +7,12 @@ import pytest
 
 from reproduce import accepted, runner, verify
 from reproduce.errors import ReproduceError
-from reproduce.index import entries
 from reproduce.inputs import Inputs
 from reproduce.paths import Output
+from reproduce.registry import REGISTRY
 from reproduce.restore import restore
 
-ENTRY = entries()["thm1"]
+ENTRY = REGISTRY["thm1"]
 
 
 @pytest.fixture

@@ -1,9 +1,8 @@
-"""The reproduce tree without its experiments: index, registry, seeds, claims, verification, command line."""
+"""The reproduce tree without its experiments: artifacts, registry, claims, verification, command line."""
 
-import ast
 import dataclasses
-import importlib
 import math
+import os
 import pathlib
 import re
 import shutil
@@ -14,13 +13,12 @@ import pytest
 
 from reproduce import __main__ as cli
 from reproduce import accepted, aggregate, verify
-from reproduce.claims import CLAIMS, AtLeast, AtMost, Equals, Verdict
+from reproduce.artifact import SESSIONS, TIERS, Tolerance
+from reproduce.claims import AtLeast, AtMost, Equals, Verdict
 from reproduce.errors import UsageError
-from reproduce.index import Tolerance, entries, select
 from reproduce.paths import REFERENCE
 from reproduce.record import Record
-from reproduce.registry import REGISTRY
-from reproduce.seeds import SEEDS
+from reproduce.registry import REGISTRY, select
 from reproduce.style import AGENTS
 
 pytestmark = pytest.mark.once
@@ -28,32 +26,27 @@ pytestmark = pytest.mark.once
 TREE = pathlib.Path(cli.__file__).parent
 
 
-def test_every_artifact_is_in_index_registry_and_seeds():
-    assert list(entries()) == list(REGISTRY)
-    assert set(SEEDS) == {artifact.folder(name) for name, artifact in REGISTRY.items()}
+def test_artifacts_are_sorted_by_session_order_and_number():
+    places = [(SESSIONS.index(own.session), own.order) for own in REGISTRY.values()]
+    assert places == sorted(places)
+    assert list(REGISTRY)[:7] == ["fig01", "fig03", "fig04", "thm1", "thm2", "thm3", "thm4"]
+    assert set(REGISTRY) == {path.stem for path in (TREE / "artifacts").glob("[!_]*.py")}
 
 
-def test_seeds_are_pinned():
-    # A changed seed changes published numbers: whoever adds an artifact adds its seed here, and changes no other.
-    theory = {"fig01": 1, "fig03": 3, "fig04": 4, "thm1": 101, "thm2": 102, "thm3": 103, "thm4": 104}
-    testbed = {"tab01": 11, "testbed": 5, "testbed_curves": 51, "testbed_chains": 52}
-    images = {"imagenet": 2, "cifar10": 10, "cifar100": 12}
-    replication = {"rep_bank": 20, "replication": 21, "rep_active": 22}
-    decisions = {"dec_bandits": 201, "dec_active": 202, "dec_thesis": 203, "dec_sets": 204, "dec_fashion": 205}
-    assert {**theory, **testbed, **images, **replication, **decisions} == SEEDS
-
-
-def test_no_two_artifacts_share_a_seed():
-    assert len(set(SEEDS.values())) == len(SEEDS)
+def test_artifacts_share_a_seed_if_and_only_if_they_share_records():
+    seeds = {(own.folder, own.seed) for own in REGISTRY.values()}
+    assert len(seeds) == len({folder for folder, _ in seeds}) == len({seed for _, seed in seeds})
 
 
 @pytest.mark.parametrize("name", REGISTRY)
-def test_index_tells_all_about_an_artifact(name):
-    entry = entries()[name]
-    assert set(entry.minutes) == set(REGISTRY[name].tiers)
-    assert list(entry.claims) == [claim.id for claim in CLAIMS.values() if claim.artifact == name]
-    assert entry.note("smoke").startswith("tier smoke · ")
-    assert not entry.exact or entry.note("paper") == entry.data
+def test_an_artifact_tells_all_about_itself(name):
+    own = REGISTRY[name]
+    assert own.id == name and own.title and set(own.minutes) == set(own.tiers) <= set(TIERS)
+    assert own.note("smoke").startswith("tier smoke · ")
+    assert not own.exact or own.note("paper") == own.data
+    assert callable(own.load()) and callable(own.draw) and own.source
+    assert not own.groups or callable(own.load(own.groups))
+    assert not own.plan or callable(own.load(own.plan))
 
 
 @pytest.mark.parametrize(("name", "tier"), [(name, tier) for name in REGISTRY for tier in REGISTRY[name].tiers])
@@ -65,35 +58,18 @@ def test_every_tier_has_units_that_are_frozen(name, tier):
             unit.anything = 1
 
 
-@pytest.mark.parametrize("name", REGISTRY)
-def test_registry_names_code_that_exists(name):
-    artifact = REGISTRY[name]
-    assert callable(artifact.load_run())
-    assert callable(artifact.load_draw())
-    assert not artifact.groups or callable(artifact.load_groups())
-    assert artifact.source
-
-
 def drawing_modules():
-    """Return the names of all modules that draw."""
+    """Return the names of all modules that declare artifacts, draw or judge."""
     return sorted(
         f"reproduce.{path.relative_to(TREE).with_suffix('').as_posix().replace('/', '.')}"
-        for folder in ("figures", "tables", "style")
+        for folder in ("artifacts", "tables", "style")
         for path in (TREE / folder).glob("*.py")
         if path.stem != "__init__"
     )
 
 
-@pytest.mark.parametrize("name", drawing_modules())
-def test_drawing_imports_no_jax(name):
-    tree = ast.parse(pathlib.Path(importlib.import_module(name).__file__).read_text())
-    absolute = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    absolute |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 0}
-    assert {module.split(".")[0] for module in absolute} <= {*sys.stdlib_module_names, "matplotlib", "numpy"}
-
-
-def test_drawing_and_listing_do_not_load_jax_either():
-    modules = ", ".join([*drawing_modules(), "reproduce.__main__"])
+def test_drawing_and_listing_load_no_jax():
+    modules = ", ".join([*drawing_modules(), "reproduce.__main__", "reproduce.paper.__main__"])
     code = f"import sys, {modules}; assert not {{'jax', 'epinet_eqx'}} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=TREE.parent, check=True)
 
@@ -176,7 +152,7 @@ def test_committed_ledgers_are_those_of_the_committed_numbers():
 
 
 def test_selection_by_id_and_session():
-    assert [entry.id for entry in select(["thm1", "fig01"], tier="smoke")] == ["fig01", "thm1"]
+    assert [own.id for own in select(["thm1", "fig01"], tier="smoke")] == ["fig01", "thm1"]
     assert {entry.session for entry in select(session="theory", tier="smoke")} == {"theory"}
 
 
@@ -260,7 +236,9 @@ def test_help_is_there(command, capsys):
 def test_without_the_package_it_says_how_to_install_it():
     # Without site-packages nothing is installed.
     root = pathlib.Path(__file__).parent.parent
-    found = subprocess.run([sys.executable, "-S", "-m", "reproduce", "list"], capture_output=True, text=True, cwd=root)
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-S", "-m", "reproduce", "list"]
+    found = subprocess.run(command, capture_output=True, text=True, cwd=root, env=own)
     assert found.returncode == 1 and "`epinet_eqx` must be installed" in found.stderr
     assert "Traceback" not in found.stderr
 

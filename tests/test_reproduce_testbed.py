@@ -6,23 +6,22 @@ import jax.random as jr
 import pytest
 
 from reproduce.aggregate import read_rows
+from reproduce.artifacts import fig05, fig09, testbed_departures
 from reproduce.claims import CLAIMS, Verdict, judge
 from reproduce.configs.testbed import (
     ABLATIONS,
     BALANCED,
     ENSEMBLE_SIZES,
     MANY_DATA,
-    Ablation,
     Departures,
     Scaling,
     Score,
     variant_of,
 )
 from reproduce.experiments import testbed
-from reproduce.figures import fig05, fig09, testbed_departures
 from reproduce.paths import REFERENCE
+from reproduce.registry import REGISTRY
 from reproduce.stratified import difference_of, mean_of
-from reproduce.tiers import laptop
 
 pytestmark = pytest.mark.once
 
@@ -112,14 +111,18 @@ def test_the_laptop_tier_is_balanced():
     for name, values in (("input_dim", (2, 10, 100)), ("temperature", (0.01, 0.1, 0.5))):
         assert [sum(getattr(setting, name) == value for setting in settings) for value in values] == [4, 4, 4]
     assert {setting.data_ratio for setting in settings} == {1, 10, 100, 1000}
-    assert set(laptop(Ablation()).problems) <= set(BALANCED)
+    assert set(REGISTRY["fig09"].at_tier("laptop").problems) <= set(BALANCED)
 
 
 @pytest.mark.parametrize("metric", ["marginal", "joint"])
 def test_the_laptop_tier_stands_for_all_problems(metric):
     rows = read_rows(REFERENCE / "paper" / "fig05.csv")
     few = [row for row in rows if row["problem"] in BALANCED]
-    labels = {unit.variant.label for unit in laptop(Scaling()).units().values() if unit.variant.agent != "sgmcmc"}
+    labels = {
+        unit.variant.label
+        for unit in REGISTRY["fig05"].at_tier("laptop").units().values()
+        if unit.variant.agent != "sgmcmc"
+    }
     for label in labels:
         mean, whole = mean_of(few, label, metric)[0], mean_of(rows, label, metric)[0]
         assert mean == pytest.approx(whole, rel=0.15), label

@@ -9,8 +9,8 @@ from reproduce import __main__ as cli
 from reproduce import aggregate, runner, verify
 from reproduce.claims import Verdict
 from reproduce.experiments import thm2
-from reproduce.index import entries
 from reproduce.paths import REFERENCE, Output
+from reproduce.registry import REGISTRY
 
 pytestmark = pytest.mark.once
 
@@ -27,7 +27,7 @@ def output(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ARTIFACTS)
 def test_no_claim_fails_and_the_exact_ones_hold(output, name):
-    for line in runner.settle([entries()[name]], output):
+    for line in runner.settle([REGISTRY[name]], output):
         if line.measurement.standard_error == 0:
             assert line.verdict is Verdict.HOLDS, line.claim.id
         assert line.verdict is not Verdict.FAILS, line.claim.id
@@ -35,7 +35,7 @@ def test_no_claim_fails_and_the_exact_ones_hold(output, name):
 
 @pytest.mark.parametrize("name", ARTIFACTS)
 def test_numbers_agree_with_the_reference(output, name):
-    comparison = verify.verify(entries()[name], output, REFERENCE)
+    comparison = verify.verify(REGISTRY[name], output, REFERENCE)
     assert comparison.differences == ()
     assert comparison.num_rows > 0
 
@@ -44,14 +44,14 @@ def test_numbers_agree_with_the_reference(output, name):
 def test_drawing_again_gives_the_same_bytes(output, name):
     kinds = ("pdf", "png")
     first = [output.figure(name, kind).read_bytes() for kind in kinds]
-    runner.draw(entries()[name], output)
+    runner.draw(REGISTRY[name], output)
     assert [output.figure(name, kind).read_bytes() for kind in kinds] == first
     assert first[0].startswith(b"%PDF")
     assert b"CreationDate" not in first[0]
 
 
 def test_ledger_has_every_claim(output):
-    claims = [claim for name in ARTIFACTS for claim in entries()[name].claims]
+    claims = [claim for name in ARTIFACTS for claim in REGISTRY[name].claims]
     shown = output.claims("md").read_text()
     assert all(f"| {claim} |" in shown for claim in claims)
     assert len(output.claims("csv").read_text().splitlines()) == 1 + len(claims)
@@ -71,7 +71,7 @@ def test_a_changed_number_does_not_verify(output, capsys):
     rows = aggregate.read_rows(path)
     exact = next(row["exact"] for row in rows if row["agent"] == "marginal")
     path.write_bytes(kept.replace(f",{exact:.9g},".encode(), b",0.123,", 1))
-    comparison = verify.verify(entries()["thm1"], output, REFERENCE)
+    comparison = verify.verify(REGISTRY["thm1"], output, REFERENCE)
     path.write_bytes(kept)
     assert "exact: 0.123" in comparison.differences[0]
 

@@ -18,12 +18,12 @@ from reproduce.experiments.generators import numpy_generator
 from reproduce.experiments.thm3 import cell_probs, redraw
 from reproduce.experiments.thm3_counterexample import make_enn, residuals
 from reproduce.experiments.two_sample import combine, energy_test, projection_test
-from reproduce.index import entries
 from reproduce.paths import REFERENCE, Output
+from reproduce.registry import REGISTRY
 
 pytestmark = pytest.mark.once
 
-ENTRY = entries()["thm3"]
+ENTRY = REGISTRY["thm3"]
 
 
 @pytest.fixture(scope="module")

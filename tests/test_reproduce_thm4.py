@@ -18,12 +18,12 @@ from reproduce.claims.thm4 import log_slope
 from reproduce.experiments import linear_gaussian as lg
 from reproduce.experiments.gaussian_distances import kl_divergence, wasserstein
 from reproduce.experiments.thm4_training import sigma_points
-from reproduce.index import entries
 from reproduce.paths import REFERENCE, Output
+from reproduce.registry import REGISTRY
 
 pytestmark = pytest.mark.once
 
-ENTRY = entries()["thm4"]
+ENTRY = REGISTRY["thm4"]
 
 
 @pytest.fixture(scope="module")

@@ -243,3 +243,23 @@ DIGITS = Protocol(
     epinet=EpinetRecipe(index_dim=10, hidden=(20,), matched_scale=0.5, conv_scale=0.5, training=Training(epochs=100)),
 )
 """The stand-in for CIFAR-10: single digits, few of them."""
+
+
+def small(protocol: Protocol) -> Protocol:
+    """Return a protocol of two sizes, few particles and few steps, which proves the wiring in seconds."""
+    short = {"epochs": 2, "batch_size": 50}
+    return replace(
+        protocol,
+        num_train=200,
+        num_validation=100,
+        num_test=100,
+        sizes=protocol.sizes[:2],
+        training=replace(protocol.training, **short),
+        epinet=replace(protocol.epinet, training=replace(protocol.epinet.training, **short)),
+        ensemble_sizes=(1, 3),
+        sample_counts=(10, 1000),
+        num_augmented=20,
+        ablation=(("matched prior scale", (0.0, 5.0)), ("temperature", (0.5,))) if protocol.ablation else (),
+        # Another one would compile the same programs in another process.
+        num_seeds=1,
+    )

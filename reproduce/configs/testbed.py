@@ -62,6 +62,10 @@ def variant_of(agent: str, **changes: Any) -> Variant:
     return Variant(label="-".join([agent, *words]), agent=agent, changes=tuple(changes.items()))
 
 
+FEW = (variant_of("mlp"), variant_of("epinet"), variant_of("ensemble", num_particles=3))
+"""The agents of tier smoke."""
+
+
 def _ensembles(sizes: tuple[int, ...]) -> tuple[Variant, ...]:
     """Return both kinds of ensembles in these sizes, the small ones first."""
     return tuple(variant_of(agent, num_particles=size) for size in sizes for agent in ("ensemble", "ensemble+"))

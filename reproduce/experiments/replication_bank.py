@@ -26,7 +26,7 @@ from ..errors import ReproduceError
 from ..files import write_atomically
 from ..inputs import Inputs
 from ..record import Row
-from ..seeds import SEEDS
+from ..registry import REGISTRY
 from .replication_images import images_of
 
 LAST = 64
@@ -97,7 +97,7 @@ def _folders(inputs: Inputs) -> tuple[Path, Path, Path]:
 
 def bank_key() -> PRNGKeyArray:
     """Return the key of all images that are random: every unit that uses the bank uses the same."""
-    return jr.key(SEEDS["rep_bank"])
+    return jr.key(REGISTRY["rep_bank"].seed)
 
 
 def ensure(piece: Piece, *, inputs: Inputs) -> Path:

@@ -11,7 +11,6 @@ from pathlib import Path
 from ..errors import ReproduceError
 from ..files import write_atomically
 from ..paths import REFERENCE
-from ..registry import REGISTRY
 from ..style import pictures, style_context
 from .content import Shown, content, gather
 
@@ -31,7 +30,7 @@ def _draw(shown: Shown, folder: Path) -> None:
     if shown.accepted is not None:
         entry = shown.entry
         with style_context():
-            figure = REGISTRY[entry.id].load_draw()(shown.rows)
+            figure = entry.draw(shown.rows)
             (picture,) = pictures(figure, "pdf", note=entry.note(shown.accepted.tier))
         write_atomically(folder / f"{entry.id}.pdf", picture)
 

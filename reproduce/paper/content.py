@@ -11,8 +11,8 @@ from typing import Any
 from .. import over_seeds, stratified
 from ..accepted import BEST_FIRST, Accepted, best_accepted, digest
 from ..aggregate import read_rows
+from ..artifact import Artifact
 from ..claims import CLAIMS, Claim, Verdict, judge
-from ..index import Entry, entries
 from ..record import Row
 from ..registry import REGISTRY
 from .facts import facts
@@ -37,7 +37,7 @@ _TESTBED_COLUMNS = {"label", "agent", "problem", "input_dim", "parameters", "mar
 class Shown:
     """An artifact as the paper shows it: with its best accepted numbers, or none."""
 
-    entry: Entry
+    entry: Artifact
     accepted: Accepted | None
     rows: Sequence[Row]
 
@@ -49,7 +49,7 @@ def gather(reference: Path) -> list[Shown]:
         reference: folder of the accepted CSVs.
     """
     found = []
-    for entry in entries().values():
+    for entry in REGISTRY.values():
         accepted = best_accepted(entry.id, reference)
         found.append(Shown(entry=entry, accepted=accepted, rows=read_rows(accepted.path) if accepted else ()))
     return found
@@ -138,7 +138,7 @@ def _widest(chosen: Sequence[Shown]) -> dict[str, dict[str, Any]]:
     lines = {name: {tuple(row) for row in scores["rows"]} for name, scores in tables.items()}
     found: dict[str, dict[str, Any]] = {}
     for name, scores in tables.items():
-        others = [own for own in tables if own != name and REGISTRY[own].folder(own) == REGISTRY[name].folder(name)]
+        others = [own for own in tables if own != name and REGISTRY[own].folder == REGISTRY[name].folder]
         if not any(lines[name] < lines[own] or (lines[name] == lines[own] and own in found) for own in others):
             found[name] = scores
     return found
@@ -152,9 +152,9 @@ def _told(origin: Mapping[str, Any], name: str, key: str = "") -> str:
     return ", ".join(dict.fromkeys(texts))
 
 
-def _full(entry: Entry) -> str:
+def _full(entry: Artifact) -> str:
     """Return what tier paper takes, and on what; empty for an artifact that does not have it."""
-    if "paper" not in entry.minutes:
+    if "paper" not in entry.tiers:
         return ""
     return f"{entry.time('paper')}, {entry.machine('paper')}" if entry.minutes["paper"] else "none of its own"
 
@@ -162,8 +162,7 @@ def _full(entry: Entry) -> str:
 def _cost(shown: Shown) -> dict[str, str]:
     """Return what an artifact took, where, and with whom it shares its runs."""
     entry, accepted = shown.entry, shown.accepted
-    folder = REGISTRY[entry.id].folder(entry.id)
-    others = [name for name, own in REGISTRY.items() if name != entry.id and own.folder(name) == folder]
+    others = [name for name, own in REGISTRY.items() if name != entry.id and own.folder == entry.folder]
     origin = accepted.origin if accepted else {}
     seconds = origin.get("seconds")
     return {
@@ -187,6 +186,7 @@ def _artifact(shown: Shown, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any
         "title": entry.title,
         "session": entry.session,
         "data": entry.data,
+        "caption": entry.caption,
         "tier": tier,
         "figure": f"figures/{entry.id}.pdf" if tier else None,
         "claims": list(entry.claims),

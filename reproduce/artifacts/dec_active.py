@@ -1,0 +1,99 @@
+"""Beyond the paper: accuracy over the number of labels, and the labels that a level of accuracy takes."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..artifact import Artifact, Tolerance
+from ..configs.decisions import ActiveLearning
+from ..over_seeds import mean_over
+from ..style import AGENTS, INK, MUTED, Look
+
+ARTIFACT = Artifact(
+    title="Labels that an epinet needs to read digits, by how they are chosen",
+    session="decisions",
+    order=1,
+    tiers={
+        "smoke": ActiveLearning(
+            acquisitions=("uniform", "bald"),
+            num_runs=2,
+            num_rounds=2,
+            num_steps=50,
+            num_samples=10,
+            num_pool=200,
+            num_targets=10,
+            level=0.5,
+        ),
+        "laptop": ActiveLearning(num_runs=5, num_rounds=9, num_steps=300, num_pool=400, num_targets=25, level=0.8),
+        "paper": ActiveLearning(),
+    },
+    seed=202,
+    run="active:run",
+    groups="groups",
+    tolerances={"accuracy": Tolerance(absolute=0.15), "labels": Tolerance(absolute=60)},
+    minutes={"smoke": 1, "laptop": 1, "paper": 60},
+    data="scikit-learn's digits",
+    exact=True,
+    caption=(
+        "Left, means over runs, and the accuracy that is asked for. Right, the labels that it takes; a run "
+        "that does not get there counts its budget."
+    ),
+)
+
+Rows = Sequence[Mapping[str, Any]]
+
+# What joint predictions tell in the epinet's blue, what marginals tell in black, and what none tells in gray.
+_BLUE = AGENTS["epinet"].color
+_LOOKS = {
+    "uniform": Look(color=MUTED, marker="x", linestyle=":", label="uniform"),
+    "entropy": Look(color=INK, marker="v", linestyle="--", label="entropy"),
+    "margin": Look(color=INK, marker="^", linestyle="-.", label="margin"),
+    "variance": Look(color=_BLUE, marker="D", linestyle="--", label="variance"),
+    "joint-loss": Look(color=_BLUE, marker="s", linestyle=":", label="joint log-loss"),
+    "bald": Look(color=_BLUE, marker="o", linestyle="-", label="BALD"),
+    "batch-bald": Look(color=_BLUE, marker="*", linestyle="-.", label="BatchBALD"),
+    "epig": Look(color=_BLUE, marker="P", linestyle=(0, (1, 1)), label="EPIG"),
+}
+
+
+def _draw_curves(ax: Axes, rows: Rows, names: Sequence[str]) -> None:
+    """Draw the mean accuracy of each rule."""
+    for name in names:
+        own = [row for row in rows if row["acquisition"] == name and row["row"] == "round"]
+        counts = sorted({row["labels"] for row in own})
+        points = [mean_over([row["accuracy"] for row in own if row["labels"] == count]) for count in counts]
+        ax.plot(counts, [mean for mean, _ in points], **_LOOKS[name].line(markersize=3.5, linewidth=1.2))
+    level = rows[0]["level"]
+    ax.axhline(level, color=INK, linewidth=0.6)
+    ax.set_xlabel("labels")
+    ax.set_ylabel("accuracy on held-out data")
+
+
+def _draw_needed(ax: Axes, rows: Rows, names: Sequence[str]) -> None:
+    """Draw the labels that each rule needs, with standard errors over runs; a run that fails counts its budget."""
+    for place, name in enumerate(names):
+        own = [row for row in rows if row["acquisition"] == name and row["row"] == "needed"]
+        mean, error = mean_over([min(row["labels"], row["budget"]) for row in own])
+        bar = 0.0 if math.isnan(error) else error
+        look = _LOOKS[name].line(linestyle="", label=None)
+        ax.errorbar([mean], [place], xerr=[bar], capsize=2, markersize=5, **look)
+        missed = sum(row["labels"] > row["budget"] for row in own)
+        if missed:
+            ax.annotate(f"{missed} of {len(own)} not", (mean, place), (0, 5), textcoords="offset points", fontsize=6)
+    ax.set_yticks(range(len(names)), [_LOOKS[name].label for name in names])
+    ax.invert_yaxis()
+    ax.set_xlabel(f"labels up to {100 * rows[0]['level']:g} percent")
+
+
+def draw(rows: Rows) -> Figure:
+    """Draw the figure."""
+    names = [name for name in _LOOKS if any(row["acquisition"] == name for row in rows)]
+    figure = Figure(figsize=(6.75, 3.1))
+    curves, needed = figure.subplots(1, 2, width_ratios=(1.3, 1))
+    _draw_curves(curves, rows, names)
+    curves.legend(loc="lower right", fontsize=7)
+    _draw_needed(needed, rows, names)
+    return figure

@@ -1,0 +1,141 @@
+"""Beyond the paper: regret of agents at equal and at matched compute, and of rules."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..artifact import Artifact, Tolerance
+from ..configs.decisions import Bandits, BanditSize
+from ..configs.testbed import FEW
+from ..style import AGENTS, INK, MUTED, Look
+
+ARTIFACT = Artifact(
+    title="Regret of agents at equal and at matched compute, and of rules",
+    session="decisions",
+    order=4,
+    tiers={
+        "smoke": Bandits(
+            bandits=("neural",),
+            variants=FEW,
+            rules=("greedy",),
+            size=BanditSize(num_steps=40, num_runs=2, num_actions=5, pooling=4, batch_size=4, num_points=4),
+        ),
+        "laptop": Bandits(
+            matched=("neural",),
+            with_rules=("neural",),
+            size=BanditSize(num_steps=1000, num_runs=8, num_actions=50, pooling=2, batch_size=32),
+        ),
+        "paper": Bandits(),
+    },
+    seed=201,
+    run="bandits:run",
+    groups="groups",
+    tolerances={"regret": Tolerance(absolute=30, relative=0.3), "error": Tolerance(absolute=20, relative=0.5)},
+    minutes={"smoke": 1, "laptop": 4, "paper": 240},
+    data="linear and neural bandits, and one made of digits",
+    exact=True,
+    caption="Larger ensembles have fuller markers.",
+)
+
+Rows = Sequence[Mapping[str, Any]]
+
+_BANDITS = {
+    "linear": "linear bandit",
+    "neural": "neural bandit",
+    "digits": "bandit of digits",
+    "fashion": "Fashion-MNIST",
+}
+_AGENT_ORDER = ("mlp", "dropout", "ensemble", "ensemble+", "epinet")
+# Larger ensembles have fuller markers.
+_FILLS = {"3": "none", "10": "left", "30": "full"}
+
+_RULES = {
+    "thompson": Look(color=AGENTS["epinet"].color, marker="o", linestyle="-", label="Thompson sampling"),
+    "ucb": Look(color=INK, marker="^", linestyle="--", label="upper confidence bound"),
+    "ids": Look(color=MUTED, marker="D", linestyle="-", label="information-directed"),
+    "epsilon-greedy": Look(color=MUTED, marker="s", linestyle=":", label="epsilon-greedy"),
+    "greedy": Look(color=INK, marker="x", linestyle=":", label="greedy"),
+}
+
+_SMALL = {"fontsize": 6, "title_fontsize": 6.5, "labelspacing": 0.25, "borderaxespad": 0.0}
+
+
+def _curve(ax: Axes, rows: Rows, look: dict[str, Any], *, shift: int) -> None:
+    """Draw a regret curve, with a marker and an error bar at some of its points."""
+    own = sorted(rows, key=lambda row: row["step"])
+    bars = [0.0 if math.isnan(row["error"]) else row["error"] for row in own]
+    every = max(1, len(own) // 4)
+    steps, regrets = [row["step"] for row in own], [row["regret"] for row in own]
+    style = {"markersize": 4, "capsize": 2, "linewidth": 1.2, "elinewidth": 0.8, "markevery": (shift % every, every)}
+    ax.errorbar(steps, regrets, yerr=bars, errorevery=(shift % every, every), **style, **look)
+
+
+def _agents(rows: Rows) -> list[tuple[str, dict[str, Any]]]:
+    """Return the label and the look of each agent, in a fixed order."""
+    found = []
+    for agent in _AGENT_ORDER:
+        labels = {row["label"] for row in rows if row["agent"] == agent}
+        for label in sorted(labels, key=lambda label: int(label.rpartition("=")[2] or 0) if "=" in label else 0):
+            size = label.rpartition("=")[2] if "=" in label else ""
+            words = f"{agent} of {size}" if size else agent
+            found.append((label, AGENTS[agent].line(label=words, fillstyle=_FILLS.get(size, "full"))))
+    return found
+
+
+def _draw_agents(ax: Axes, rows: Rows, bandit: str, compute: str) -> None:
+    """Draw all agents in a bandit; the epinet is the measure of matched compute."""
+    own = [row for row in rows if row["bandit"] == bandit and row["rule"] == "thompson"]
+    for shift, (label, look) in enumerate(_agents(own)):
+        wanted = "equal" if label == "epinet" else compute
+        curve = [row for row in own if row["label"] == label and row["compute"] == wanted]
+        if curve:
+            _curve(ax, curve, look, shift=shift)
+
+
+def _draw_rules(ax: Axes, rows: Rows, bandit: str) -> None:
+    """Draw the epinet with all rules."""
+    own = [row for row in rows if row["bandit"] == bandit and row["label"] == "epinet"]
+    for shift, (rule, look) in enumerate(_RULES.items()):
+        curve = [row for row in own if row["rule"] == rule]
+        if curve:
+            _curve(ax, curve, look.line(), shift=shift)
+
+
+def draw(rows: Rows) -> Figure:
+    """Draw one panel per bandit and comparison, and the legends in panels of their own."""
+    curves = [row for row in rows if row["row"] == "curve"]
+    panels = [("equal", bandit) for bandit in _BANDITS if any(row["bandit"] == bandit for row in curves)]
+    for kind, column in (("matched", "compute"), ("rules", "rule")):
+        other = {row["bandit"] for row in curves if row[column] not in ("equal", "thompson")}
+        panels += [(kind, bandit) for bandit in _BANDITS if bandit in other]
+    num_columns = min(3, len(panels) + 1)
+    num_rows = -(-(len(panels) + 1) // num_columns)
+    figure = Figure(figsize=(2.25 * num_columns, 2.35 * num_rows))
+    axes = list(figure.subplots(num_rows, num_columns, squeeze=False).flat)
+    titles = {"equal": "equal updates", "matched": "matched operations", "rules": "rules, epinet"}
+    legends: dict[str, Axes] = {}
+    for ax, (kind, bandit) in zip(axes, panels, strict=False):
+        if kind == "rules":
+            _draw_rules(ax, curves, bandit)
+        else:
+            _draw_agents(ax, curves, bandit, kind)
+        legends.setdefault("rules" if kind == "rules" else "agents", ax)
+        ax.set_title(f"{_BANDITS[bandit]}, {titles[kind]}", fontsize=8)
+        ax.set_xlabel("step")
+        ax.set_ylabel("regret")
+        ax.set_ylim(bottom=0)
+    for ax in axes[len(panels) :]:
+        ax.set_axis_off()
+    last = axes[len(panels)]
+    # One above the other, and both a little beyond the empty panel.
+    for name, place, anchor in (("agents", "upper left", (0, 1.12)), ("rules", "lower left", (0, -0.2))):
+        if name in legends:
+            handles, words = legends[name].get_legend_handles_labels()
+            legend = last.legend(handles, words, loc=place, bbox_to_anchor=anchor, title=name, **_SMALL)
+            # As the legend of the axes it would give way to the next one, or be drawn twice.
+            legend.remove()
+            last.add_artist(legend)
+    return figure

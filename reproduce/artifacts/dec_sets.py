@@ -1,0 +1,96 @@
+"""Beyond the paper: what a set earns that was chosen by joint predictions, by marginals, exactly, or by chance."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..artifact import Artifact, Tolerance
+from ..configs.decisions import Sets
+from ..configs.testbed import FEW, variant_of
+from ..over_seeds import mean_over
+from ..style import AGENTS, INK, MUTED
+
+ARTIFACT = Artifact(
+    title="What sets earn that are chosen by joint predictions and by marginals",
+    session="decisions",
+    order=3,
+    tiers={
+        "smoke": Sets(
+            variants=FEW[:2],
+            temperatures=(0.1,),
+            num_problems=2,
+            num_pools=2,
+            num_candidates=4,
+            copies=(1, 2),
+            set_size=2,
+            num_samples=50,
+        ),
+        "laptop": Sets(
+            variants=(variant_of("epinet"), variant_of("ensemble", num_particles=10), variant_of("mlp")),
+            num_problems=16,
+            num_pools=4,
+        ),
+        "paper": Sets(),
+    },
+    seed=204,
+    run="sets:run",
+    groups="groups",
+    tolerances={
+        "joint": Tolerance(absolute=0.05),
+        "marginal": Tolerance(absolute=0.05),
+        "exact": Tolerance(absolute=0.05),
+        "random": Tolerance(absolute=0.01),
+        "truth": Tolerance(absolute=0.01),
+        "ratio": Tolerance(absolute=0.02),
+    },
+    minutes={"smoke": 1, "laptop": 1, "paper": 30},
+    data="problems of the Neural Testbed",
+    exact=True,
+    caption="What a chosen set earns beyond a random one, at two temperatures of the labels.",
+)
+
+Rows = Sequence[Mapping[str, Any]]
+
+_ORDER = ("mlp", "dropout", "ensemble", "ensemble+", "epinet")
+# Color, marker, filling and words of each way of choosing.
+_WAYS: dict[str, dict[str, Any]] = {
+    "marginal": {"color": AGENTS["marginal"].color, "marker": "s", "label": "greedy by marginals"},
+    "joint": {"color": AGENTS["joint"].color, "marker": "o", "label": "greedy by joint prediction"},
+    "exact": {"color": INK, "marker": "+", "label": "best set under joint prediction"},
+}
+
+
+def _draw_panel(ax: Axes, rows: Rows, agents: Sequence[str]) -> None:
+    """Draw what the sets of each agent earn beyond a random one, in each problem; a line marks the truth."""
+    for shift, (way, look) in enumerate(_WAYS.items()):
+        points = [mean_over([row[way] - row["random"] for row in rows if row["agent"] == agent]) for agent in agents]
+        bars = [0.0 if math.isnan(error) else error for _, error in points]
+        places = [place + 0.22 * (shift - 1) for place in range(len(agents))]
+        ax.errorbar(places, [mean for mean, _ in points], yerr=bars, linestyle="", markersize=5, capsize=2, **look)
+    truth, _ = mean_over([row["truth"] - row["random"] for row in rows])
+    ax.axhline(truth, color=MUTED, linestyle="--", linewidth=1.0, label="best set under the truth")
+    ax.axhline(0.0, color=INK, linestyle=":", linewidth=0.8)
+    ax.set_xticks(range(len(agents)), agents, rotation=35, ha="right", fontsize=7)
+    ax.grid(axis="x", visible=False)
+
+
+def draw(rows: Rows) -> Figure:
+    """Draw a row of panels per temperature, one for each number of candidates that are alike."""
+    agents = [agent for agent in _ORDER if any(row["agent"] == agent for row in rows)]
+    temperatures = sorted({row["temperature"] for row in rows})
+    copies = sorted({row["copies"] for row in rows})
+    figure = Figure(figsize=(6.75, 0.6 + 2.2 * len(temperatures)))
+    axes = figure.subplots(len(temperatures), len(copies), squeeze=False, sharex=True, sharey="row")
+    for line, temperature in zip(axes, temperatures, strict=True):
+        for ax, number in zip(line, copies, strict=True):
+            own = [row for row in rows if (row["temperature"], row["copies"]) == (temperature, number)]
+            _draw_panel(ax, own, agents)
+            words = "all different" if number == 1 else f"groups of {number} alike"
+            ax.set_title(f"$\\rho$ = {temperature:g}, {words}", fontsize=8)
+        line[0].set_ylabel("success beyond chance")
+    handles, names = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=3, fontsize=7)
+    return figure

@@ -1,0 +1,82 @@
+"""Figure 3: how two ENNs use the index."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from matplotlib.figure import Figure, SubFigure
+
+from ..artifact import Artifact, Tolerance
+from ..configs import EnnRabbitDuck
+from ..style import AGENTS, INK, draw_cells
+
+ARTIFACT = Artifact(
+    title="How two ENNs use the epistemic index",
+    label="fig:enn_rabbit_duck",
+    session="theory",
+    tiers={
+        "smoke": EnnRabbitDuck(num_points=40),
+        "laptop": EnnRabbitDuck(),
+        "paper": EnnRabbitDuck(),
+    },
+    seed=3,
+    run="rabbit_duck:outputs",
+    tolerances={"z": Tolerance(absolute=1e-06), "probability": Tolerance(absolute=1e-06)},
+    minutes={"smoke": 0.05, "laptop": 0.05, "paper": 0.05},
+    data="exact probabilities of two ENNs, no data",
+    exact=True,
+    caption=(
+        "Above, the prediction of one label at each index. Below, tables of two labels at the indices of the "
+        "dotted lines, and their mean over all indices."
+    ),
+)
+
+_LABELS = ("R", "D")
+_TITLES = {"ambiguous": "(a) an ambiguous drawing", "insufficient": "(b) insufficient data"}
+
+
+def _cells(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], float]:
+    """Return the probabilities of a table."""
+    return {(row["y1"], row["y2"]): row["probability"] for row in rows}
+
+
+def _pieces(curve: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Return the parts of a curve between its jumps, so that no line is drawn across one."""
+    pieces = [[curve[0]]]
+    for before, after in pairwise(curve):
+        if abs(after["probability"] - before["probability"]) > 0.1:
+            pieces.append([])
+        pieces[-1].append(after)
+    return pieces
+
+
+def _draw_enn(figure: SubFigure, rows: Sequence[Mapping[str, Any]], title: str) -> None:
+    """Draw the output of one ENN along the index, and below it tables at two indices and their integral."""
+    figure.suptitle(title, fontsize=10)
+    shown = sorted({row["z"] for row in rows if row["kind"] == "at z"})
+    grid = figure.add_gridspec(2, len(shown) + 1, height_ratios=(1, 1.1))
+    ax = figure.add_subplot(grid[0, :])
+    for piece in _pieces([row for row in rows if row["kind"] == "curve"]):
+        ax.plot([row["z"] for row in piece], [row["probability"] for row in piece], color=AGENTS["epinet"].color)
+    for z in shown:
+        ax.axvline(z, color=INK, linewidth=0.8, linestyle=":")
+    ax.set_xlabel("index $z$", labelpad=1)
+    ax.set_ylabel("$P(y = R \\mid z)$")
+    ax.set_ylim(-0.08, 1.08)
+    ax.set_yticks([0, 0.5, 1])
+    for column, z in enumerate(shown):
+        at_z = [row for row in rows if row["kind"] == "at z" and row["z"] == z]
+        table = figure.add_subplot(grid[1, column])
+        draw_cells(table, _cells(at_z), _LABELS, _LABELS, title=f"$z = {z:g}$", y1="$y_1$", y2="$y_2$")
+    integral = [row for row in rows if row["kind"] == "integral"]
+    table = figure.add_subplot(grid[1, len(shown)])
+    draw_cells(table, _cells(integral), _LABELS, _LABELS, title="mean over $z$", y1="$y_1$", y2="$y_2$")
+
+
+def draw(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw the figure."""
+    figure = Figure(figsize=(6.75, 3.3))
+    halves = figure.subfigures(1, 2, wspace=0.04, squeeze=False)
+    for half, (enn, title) in zip(halves[0], _TITLES.items(), strict=True):
+        _draw_enn(half, [row for row in rows if row["enn"] == enn], title)
+    return figure

@@ -1,0 +1,22 @@
+"""Figure 11: base networks, ensembles and epinets on the stand-in for CIFAR-100."""
+
+from matplotlib.figure import Figure
+
+from ..configs.images import PAIRS_FIVE
+from ._images import SCALED, TRAINED, Rows, image_artifact, scaling_figure
+
+ARTIFACT = image_artifact(
+    title="Base networks, ensembles and epinets on CIFAR-100",
+    label="fig:cifar100_scaling",
+    protocol=PAIRS_FIVE,
+    dataset="cifar100",
+    parts=TRAINED,
+    minutes={"smoke": 0.5, "laptop": 5, "paper": 5},
+    data="digit pairs instead of CIFAR-100, MLPs instead of ResNets",
+    caption="As Figure 2.",
+)
+
+
+def draw(rows: Rows) -> Figure:
+    """Draw the figure."""
+    return scaling_figure(rows, SCALED, "parameters")

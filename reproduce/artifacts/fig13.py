@@ -1,0 +1,50 @@
+"""Figure 13: epinets with more and more indices, against the operations of a prediction."""
+
+import math
+
+from matplotlib.figure import Figure
+
+from ..configs.images import PAIRS
+from ..over_seeds import mean_of, sizes_of
+from ..style import AGENTS, add_legend
+from ._images import COSTS, METRICS, Rows, image_artifact
+
+ARTIFACT = image_artifact(
+    title="Epinets with more and more indices",
+    label="fig:epi_compute_flops",
+    protocol=PAIRS,
+    dataset="imagenet",
+    parts=("bases", "epinets"),
+    minutes={"smoke": 0.5, "laptop": 0.1, "paper": 0},
+    data="digit pairs instead of ImageNet, MLPs instead of ResNets",
+    caption=(
+        "A curve is the epinet on one base network, with more and more indices from left to right; crosses "
+        "are the base networks alone."
+    ),
+)
+
+
+def draw(rows: Rows) -> Figure:
+    """Draw one curve per base network, which begins at the network alone."""
+    figure = Figure(figsize=(6.75, 2.7))
+    axes = figure.subplots(1, 3)
+    sizes = sizes_of(rows, "epinet")
+    counts = sorted({row["num_samples"] for row in rows if row["agent"] == "epinet"})
+    for ax, (metric, words) in zip(axes, METRICS.items(), strict=True):
+        for rank, size in enumerate(sizes):
+            shade = 0.35 + 0.65 * rank / max(len(sizes) - 1, 1)
+            points = [mean_of(rows, metric, agent="epinet", size=size, num_samples=count) for count in counts]
+            places = [mean_of(rows, "flops", agent="epinet", size=size, num_samples=count)[0] for count in counts]
+            bars = [0.0 if math.isnan(error) else error for _, error in points]
+            look = AGENTS["epinet"].line(label=f"epinet on {size}", alpha=shade, markersize=3.5)
+            ax.errorbar(places, [mean for mean, _ in points], yerr=bars, **look)
+            mean, _ = mean_of(rows, metric, agent="resnet", size=size)
+            place, _ = mean_of(rows, "flops", agent="resnet", size=size)
+            label = AGENTS["resnet"].label if rank == 0 else None
+            ax.plot([place], [mean], **AGENTS["resnet"].line(linestyle="", label=label))
+        ax.set_xscale("log")
+        ax.set_xlabel(COSTS["flops"])
+        ax.set_ylabel(words)
+        ax.set_ylim(bottom=0)
+    add_legend(figure, axes[2])
+    return figure

@@ -1,0 +1,53 @@
+"""Joint loss when people give the labels, and what the two parts of an uncertainty tell of it."""
+
+from matplotlib.figure import Figure
+
+from ..artifact import Tolerance
+from ..over_bases import Rows, chosen, values_of
+from ..style import add_legend, set_log_scale
+from ._replication import draw_dots, study_figure
+
+ARTIFACT = study_figure(
+    title="Joint log-loss when people give the labels",
+    order=8,
+    parts=("human",),
+    minutes=5,
+    tolerances={
+        "joint": Tolerance(absolute=0.05, relative=0.05),
+        "joint_error": Tolerance(absolute=0.02),
+        "temperature": Tolerance(absolute=0.3),
+        "human_marginal": Tolerance(absolute=0.02),
+        "aleatoric_correlation": Tolerance(absolute=0.03),
+        "epistemic_correlation": Tolerance(absolute=0.03),
+        "auroc_errors": Tolerance(absolute=0.02),
+    },
+    caption=(
+        "Pairs of images on which people agree are clear, others ambiguous. Right, how the parts of the "
+        "uncertainty go with people's disagreement (rank correlation), and how well the epistemic part finds "
+        "errors (AUROC)."
+    ),
+)
+
+_TOLD = {
+    "aleatoric_correlation": "aleatoric,\npeople",
+    "epistemic_correlation": "epistemic,\npeople",
+    "auroc_errors": "epistemic,\nerrors",
+}
+
+
+def draw(rows: Rows) -> Figure:
+    """Draw the joint loss on clear and ambiguous pairs for both kinds of label, and the correlations."""
+    figure = Figure(figsize=(6.75, 2.9))
+    axes = figure.subplots(1, 3)
+    for ax, labels in zip(axes, ("true label", "people"), strict=False):
+        own = chosen(rows, labels=labels)
+        draw_dots(ax, {subset: chosen(own, subset=subset) for subset in values_of(own, "subset")}, "joint")
+        ax.set_title(f"labels: {labels}", fontsize=8)
+        set_log_scale(ax)
+    axes[0].set_ylabel("joint log-loss, $\\tau = 10$")
+    once = chosen(rows, labels="people", subset="all")
+    told = {words: [{**row, "told": row[name]} for row in once] for name, words in _TOLD.items()}
+    draw_dots(axes[2], told, "told")
+    axes[2].set_title("rank correlations, AUROC", fontsize=8)
+    add_legend(figure, axes[0], columns=3)
+    return figure

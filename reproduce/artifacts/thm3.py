@@ -1,0 +1,129 @@
+"""Theorem 3: BNNs and their ENNs give one joint distribution; the counter-example."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..artifact import Artifact, Tolerance
+from ..configs import BNNsAsENNs
+from ..style import AGENTS, INK, MUTED
+
+ARTIFACT = Artifact(
+    title="BNNs as ENNs, and an ENN that is no BNN",
+    label="thm:BNNvsENN",
+    session="theory",
+    tiers={
+        "smoke": BNNsAsENNs(
+            bnns=("ensemble", "Bayes by backprop"),
+            num_samples=2000,
+            num_tested=200,
+            num_replicates=8,
+            num_permutations=199,
+            num_projections=3,
+            counterexample_samples=20_000,
+        ),
+        "laptop": BNNsAsENNs(num_samples=20_000, num_tested=400, num_replicates=10),
+        "paper": BNNsAsENNs(),
+    },
+    seed=103,
+    run="thm3:run",
+    tolerances={
+        "p": Tolerance(absolute=0.05),
+        "difference": Tolerance(absolute=1e-05),
+        "bnn_log_prob": Tolerance(absolute=0.0001),
+        "bnn_error": Tolerance(absolute=0.0001),
+        "enn_log_prob": Tolerance(absolute=0.01),
+        "enn_error": Tolerance(absolute=0.001),
+        "redrawn_log_prob": Tolerance(absolute=0.01),
+        "exact": Tolerance(relative=1e-06),
+        "sampled": Tolerance(absolute=1e-06, relative=0.01),
+        "standard_error": Tolerance(absolute=1e-06, relative=0.01),
+        "x": Tolerance(absolute=1e-06),
+        "y": Tolerance(absolute=0.0001),
+    },
+    minutes={"smoke": 0.2, "laptop": 0.7, "paper": 2},
+    data="simulated networks and samples",
+    exact=True,
+    caption=(
+        "(a) p-values of tests that compare a BNN with its ENN, and with two wrong ones; the dashed line is "
+        "the level of the claims. (b) Log-probabilities of labels under both. (c) Functions of the counter-"
+        "example, and of BNNs on a linear base."
+    ),
+)
+
+_BLUE, _RED = AGENTS["epinet"].color, AGENTS["ensemble"].color
+_LEVEL = 0.01
+_TESTS: dict[str, dict[str, Any]] = {
+    "right": {"marker": "o", "color": _BLUE, "markerfacecolor": "none", "label": "its ENN"},
+    "index redrawn": {"marker": "x", "color": _RED, "label": "wrong: index redrawn per input"},
+    "too wide": {"marker": "+", "color": INK, "label": "wrong: spread 30 % too large"},
+}
+_OFFSETS = {"right": 0.0, "index redrawn": 0.22, "too wide": -0.22}
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def _draw_tests(ax: Axes, rows: Rows) -> None:
+    """Draw the p-value of each replicate, a line per BNN."""
+    bnns = list(dict.fromkeys(row["bnn"] for row in rows if "bnn" in row))
+    chosen = [row for row in rows if row["kind"] == "replicate" and row["test"] == "energy"]
+    for enn, look in _TESTS.items():
+        mine = [row for row in chosen if row["enn"] == enn]
+        heights = [bnns.index(row["bnn"]) + _OFFSETS[enn] for row in mine]
+        ax.plot([row["p"] for row in mine], heights, linestyle="", markersize=4, markeredgewidth=0.9, **look)
+    ax.axvline(_LEVEL, color=INK, linewidth=1.0, linestyle="--")
+    ax.set(xscale="log", ylim=(len(bnns) - 0.5, -0.5))
+    ax.set_yticks(range(len(bnns)), bnns)
+    ax.grid(visible=False, axis="y")
+    for edge in range(1, len(bnns)):
+        ax.axhline(edge - 0.5, color="#e2e2e2", linewidth=0.6)
+    ax.set_title("a  two-sample tests")
+    ax.set_xlabel("p-value of each repetition")
+
+
+def _draw_tables(ax: Axes, rows: Rows) -> None:
+    """Draw the joint log-probabilities of the ENNs against those of the BNNs."""
+    cells = [row for row in rows if row["kind"] == "cell"]
+    direct = [row["bnn_log_prob"] for row in cells]
+    ends = [min(direct), max(direct)]
+    ax.plot(ends, ends, color=INK, linewidth=0.8, zorder=1)
+    looks = {"redrawn_log_prob": _TESTS["index redrawn"], "enn_log_prob": _TESTS["right"]}
+    for column, look in looks.items():
+        values = [row[column] for row in cells]
+        ax.plot(direct, values, linestyle="", markersize=3, markeredgewidth=0.7, **{**look, "label": None})
+    ax.set_title("b  log-probabilities")
+    ax.set_xlabel("BNN itself, nats")
+    ax.set_ylabel("ENN, nats", labelpad=1)
+
+
+def _draw_lines(ax: Axes, rows: Rows) -> None:
+    """Draw sampled functions of the counter-example."""
+    looks: dict[str, dict[str, Any]] = {
+        "ENN": {"color": _BLUE, "linestyle": "-", "label": "ENN $\\theta^T x + \\theta'' z$"},
+        "Bayes by backprop": {"color": MUTED, "linestyle": "--", "label": "BNN $\\hat\\theta^T x$"},
+    }
+    for model, look in looks.items():
+        mine = [row for row in rows if row["kind"] == "line" and row["model"] == model]
+        for line in sorted({row["line"] for row in mine}):
+            points = [row for row in mine if row["line"] == line]
+            named = look if line == 0 else {**look, "label": None}
+            ax.plot([row["x"] for row in points], [row["y"] for row in points], linewidth=1.0, **named)
+    ax.plot([0], [0], marker="o", color=INK, markersize=5, zorder=4)
+    ax.set_title("c  an ENN that is no BNN")
+    ax.set_xlabel("$x_1$")
+    ax.set_ylabel("sampled function", labelpad=1)
+    ax.legend(loc="upper left", handlelength=1.8, borderaxespad=0.2, fontsize=7)
+
+
+def draw(rows: Rows) -> Figure:
+    """Draw the figure."""
+    figure = Figure(figsize=(6.75, 3.2))
+    left, middle, right = figure.subplots(1, 3, width_ratios=(1.25, 1, 1))
+    _draw_tests(left, rows)
+    _draw_tables(middle, rows)
+    _draw_lines(right, rows)
+    handles, labels = left.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=3, columnspacing=1.2, handletextpad=0.3)
+    return figure

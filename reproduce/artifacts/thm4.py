@@ -1,0 +1,170 @@
+"""Theorem 4: the distance to the posterior by dimension of the index, and what training finds."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..artifact import Artifact, Tolerance
+from ..claims.thm4 import log_slope
+from ..configs import EpinetTraining, LinearGaussianEpinet
+from ..style import AGENTS, INK, MUTED
+
+ARTIFACT = Artifact(
+    title="The linear-Gaussian epinet and the exact posterior",
+    label="thm:blr_epinet",
+    session="theory",
+    tiers={
+        "smoke": LinearGaussianEpinet(
+            num_data=(20,),
+            index_dims=(4, 16, 64, 256),
+            num_seeds=400,
+            num_batches=4,
+            training=EpinetTraining(index_dims=(8,), descent_steps=300, num_steps=(2000,), num_seeds=4),
+        ),
+        "laptop": LinearGaussianEpinet(num_seeds=200, training=EpinetTraining(num_steps=(300, 3000), num_seeds=8)),
+        "paper": LinearGaussianEpinet(),
+    },
+    seed=104,
+    run="thm4:run",
+    tolerances={
+        "value": Tolerance(absolute=1e-05, relative=0.05),
+        "standard_error": Tolerance(absolute=1e-06, relative=0.2),
+        "mean_error": Tolerance(absolute=1e-05, relative=0.0001),
+        "covariance_error": Tolerance(relative=0.001),
+        "excess_loss": Tolerance(absolute=1e-05, relative=0.001),
+        "closed_form": Tolerance(absolute=0.0001),
+        "printed_formula": Tolerance(absolute=0.0001),
+        "algorithm_1": Tolerance(absolute=0.02),
+    },
+    minutes={"smoke": 0.2, "laptop": 0.8, "paper": 1.5},
+    data="simulated data of a linear-Gaussian model",
+    exact=True,
+    caption=(
+        "(a) With the slope of the one data set that is drawn. (b) The divergence of joint predictions over "
+        "that of exact marginals. (c) Each parameter after training against both formulas."
+    ),
+)
+
+_BLUE, _RED = AGENTS["epinet"].color, AGENTS["ensemble"].color
+_LOOKS: tuple[dict[str, Any], ...] = (
+    {"color": _BLUE, "marker": "o", "linestyle": "-"},
+    {"color": INK, "marker": "s", "linestyle": "--", "markersize": 4},
+    {"color": MUTED, "marker": "^", "linestyle": ":"},
+)
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def _curve(rows: Rows, metric: str, num_data: int) -> list[Mapping[str, Any]]:
+    """Return the rows of one metric and data set, by dimension."""
+    chosen = [row for row in rows if row["metric"] == metric and row["num_data"] == num_data]
+    return sorted(chosen, key=lambda row: row["index_dim"])
+
+
+def _column(rows: Rows, name: str, factor: float = 1.0) -> list[float]:
+    """Return one column."""
+    return [factor * row[name] for row in rows]
+
+
+def _draw_covariance(ax: Axes, rows: Rows, num_data: int) -> None:
+    """Draw the relative error of the covariance: measured, expected, trained, and as printed."""
+    printed = _curve(rows, "covariance error, printed formula", num_data)
+    expected = _curve(rows, "covariance error, expected", num_data)
+    measured = _curve(rows, "covariance error", num_data)
+    trained = [row for row in rows if row["metric"] == "minimizer" and row["method"] == "gradient descent"]
+    dims = _column(measured, "index_dim")
+    slope = log_slope([measured])
+    ax.plot(dims, _column(printed, "value"), color=MUTED, marker="x", linestyle=":", label="$\\eta$ as printed")
+    ax.plot(dims, _column(expected, "value"), color=INK, linewidth=1.0, label="expected, slope $-1/2$")
+    ax.errorbar(
+        dims,
+        _column(measured, "value"),
+        yerr=_column(measured, "standard_error", 2.0),
+        color=_BLUE,
+        marker="o",
+        linestyle="",
+        label=f"closed form, slope\n${slope.value:.3f} \\pm {slope.standard_error:.3f}$",
+    )
+    ax.plot(
+        _column(trained, "index_dim"),
+        _column(trained, "covariance_error"),
+        color=_RED,
+        marker="s",
+        markersize=8.5,
+        markerfacecolor="none",
+        linestyle="",
+        label="gradient descent",
+    )
+    ax.set(xscale="log", yscale="log")
+    ax.set_title("a  error of the covariance")
+    ax.set_xlabel("dimension $D_Z$ of the index")
+    ax.set_ylabel("relative error", labelpad=1)
+    ax.legend(loc="upper right", bbox_to_anchor=(1.03, 0.82), handlelength=1.6, labelspacing=0.25, fontsize=7)
+
+
+def _draw_predictions(ax: Axes, rows: Rows, sizes: Sequence[int]) -> None:
+    """Draw the divergence of joint predictions for each data set, over that of exact marginals."""
+    for size, look in zip(sizes, _LOOKS, strict=False):
+        curve = _curve(rows, "joint kl", size)
+        (marginals,) = [r for r in rows if r["metric"] == "joint kl of exact marginals" and r["num_data"] == size]
+        ax.errorbar(
+            _column(curve, "index_dim"),
+            _column(curve, "value", 1 / marginals["value"]),
+            yerr=_column(curve, "standard_error", 2 / marginals["value"]),
+            linewidth=1.2,
+            label=f"{size} data",
+            **look,
+        )
+    ax.axhline(1.0, color=_RED, linewidth=1.2, linestyle=(0, (5, 1)))
+    ax.annotate(
+        "exact marginals, Eq. (1)",
+        (1.0, 1.0),
+        (-2, 3),
+        ("axes fraction", "data"),
+        "offset points",
+        fontsize=7,
+        ha="right",
+    )
+    ax.set(xscale="log", yscale="log")
+    ax.set_title("b  joint predictions")
+    ax.set_xlabel("dimension $D_Z$ of the index")
+    ax.set_ylabel(f"relative divergence, $\\tau = {rows[0]['tau']}$", labelpad=1)
+    ax.legend(loc="lower left", handlelength=2.2, borderaxespad=0.2, labelspacing=0.25, fontsize=7)
+
+
+def _draw_parameters(ax: Axes, rows: Rows) -> None:
+    """Draw each parameter after Algorithm 1 against both formulas."""
+    entries = [row for row in rows if row["metric"] == "parameter"]
+    last = max((row for row in rows if row["metric"].startswith("algorithm 1")), key=lambda row: row["num_steps"])
+    trained = _column(entries, "algorithm_1")
+    ends = [min(trained), max(trained)]
+    ax.plot(ends, ends, color=INK, linewidth=0.8, zorder=1)
+    ax.plot(trained, _column(entries, "printed_formula"), color=MUTED, marker="x", linestyle="", label="as printed")
+    ax.plot(
+        trained,
+        _column(entries, "closed_form"),
+        color=_BLUE,
+        marker="o",
+        markersize=4,
+        markerfacecolor="none",
+        linestyle="",
+        label="closed form",
+    )
+    ax.set_title("c  parameters $\\zeta, \\eta$")
+    ax.set_xlabel(f"Algorithm 1, {last['num_steps']} steps")
+    ax.set_ylabel("by formula", labelpad=1)
+    ax.legend(loc="upper left", handlelength=1.0, borderaxespad=0.2, labelspacing=0.25, fontsize=7)
+
+
+def draw(rows: Rows) -> Figure:
+    """Draw the figure."""
+    figure = Figure(figsize=(6.75, 2.7))
+    left, middle, right = figure.subplots(1, 3)
+    sizes = sorted({row["num_data"] for row in rows if row["metric"] == "joint kl"})
+    (trained_size,) = {row["num_data"] for row in rows if row["metric"] == "parameter"}
+    _draw_covariance(left, rows, trained_size)
+    _draw_predictions(middle, rows, sizes)
+    _draw_parameters(right, rows)
+    return figure

@@ -1,1 +1,0 @@
-"""Figures, drawn from records only: no JAX, no epinet_eqx."""
