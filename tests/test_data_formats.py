@@ -1,7 +1,6 @@
 """CIFAR and IDX files, whole and damaged; nothing in a pickle is run."""
 
 import gzip
-import os
 import pathlib
 import pickle
 import struct
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 from epinet_eqx.data import cifar, fashion_mnist, read_idx
-from epinet_eqx.data._pickled import read_pickled_arrays
 
 SHARED = pathlib.Path(__file__).parents[2] / "shared" / "data" / "cifar10"
 
@@ -106,50 +104,6 @@ def test_pickle_of_python_2_is_read(tmp_path):
     data = cifar(tmp_path, "test")
     np.testing.assert_array_equal(data.x.reshape(2, -1), images)
     np.testing.assert_array_equal(data.y, labels)
-
-
-class Evil:
-    def __init__(self, function, *arguments):
-        self.call = function, arguments
-
-    def __reduce__(self):
-        return self.call
-
-
-@pytest.mark.parametrize("protocol", range(6))
-@pytest.mark.parametrize("hidden", [False, True])
-def test_pickle_cannot_run_code(tmp_path, protocol, hidden):
-    victim = tmp_path / "victim"
-    evil = Evil(os.mkdir, str(victim))
-    content = {"data": [np.zeros(3, np.uint8), evil]} if hidden else evil
-    path = tmp_path / "evil"
-    path.write_bytes(pickle.dumps(content, protocol=protocol))
-    with pytest.raises(ValueError, match="evil' must be a pickled dictionary of plain arrays.*was not loaded"):
-        read_pickled_arrays(path)
-    assert not victim.exists()
-    # The same bytes would have done it.
-    pickle.loads(path.read_bytes())
-    assert victim.exists()
-
-
-@pytest.mark.parametrize(
-    "content",
-    [np.array([object()]), {"x": np.zeros(2, "O")}, {"x": np.dtype}, {"x": np.zeros(2, [("a", "u1")])}, [1, 2], {1: 2}],
-)
-def test_other_pickles_are_refused(tmp_path, content):
-    path = tmp_path / "other"
-    path.write_bytes(pickle.dumps(content))
-    with pytest.raises(ValueError, match="other' must be a pickled dictionary"):
-        read_pickled_arrays(path)
-
-
-def test_damaged_pickles_are_refused(tmp_path):
-    whole = pickle.dumps({"data": np.zeros((2, 3), np.uint8), "labels": [1, 2]})
-    path = tmp_path / "damaged"
-    for stop in range(0, len(whole) - 1, 7):
-        path.write_bytes(whole[:stop])
-        with pytest.raises(ValueError, match="damaged' must be"):
-            read_pickled_arrays(path)
 
 
 def test_damaged_cifar_files_are_named(tmp_path, as_user):

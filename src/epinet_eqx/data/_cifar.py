@@ -9,8 +9,8 @@ from jaxtyping import Int, UInt8
 
 from .._checks import require_package
 from .._files import read_npz, require_file, require_folder
+from .._pickled import read_pickled_arrays
 from ._arrays import ArrayDataset, check_classes
-from ._pickled import read_pickled_arrays
 
 _PIXELS = 3 * 32 * 32
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._save import open_safetensors
+from .._files import open_safetensors
 from ..networks import BatchNorm, Linear, ResNet, Statistics
 from ._naming import Naming, named_layers
 
@@ -59,8 +59,8 @@ def load_safetensors_weights(
 ) -> tuple[ResNet, eqx.nn.State]:
     """Return the network and its state with the weights and running values of a PyTorch state dict.
 
-    Every tensor of the file must have its place and every parameter its tensor. A `.pth` file, which can run code when
-    it is loaded, becomes a safetensors file by `scripts/convert_pth.py`.
+    Every tensor of the file must have its place and every parameter its tensor. PyTorch files (`.pth`) are converted
+    first, by `python -m epinet_eqx.weights convert SOURCE TARGET`, which reads them as data.
 
     Args:
         network: a network of the same architecture. No value of it is used, so shapes will do:
