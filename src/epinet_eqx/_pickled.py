@@ -6,6 +6,7 @@ memory are bounded by the size of the file: keys are strings or numbers (hashing
 and overflows the C stack), and what instructions produce out of memoized parts is charged to a budget.
 """
 
+import abc
 import io
 import os
 import pathlib
@@ -32,12 +33,12 @@ class Name(NamedTuple):
     make: Callable[..., Any] | None = None
 
 
-class Buildable:
+class AbstractBuildable(abc.ABC):
     """An object of a file that gets its content later, by `build`."""
 
+    @abc.abstractmethod
     def build(self, state: Any) -> None:
         """Take the content; raise ValueError if it is not of the expected form."""
-        raise NotImplementedError
 
 
 def as_bytes(value: Any) -> bytes:
@@ -143,7 +144,7 @@ class _Machine:
                     state = stack.pop()
                     # The state of an `OrderedDict` is attributes, such as torch's `_metadata`.
                     if not isinstance(stack[-1], dict):
-                        _require(stack[-1], Buildable).build(state)
+                        _require(stack[-1], AbstractBuildable).build(state)
                 case name:
                     raise ValueError(f"the instruction {name}")
         raise ValueError("no end")
@@ -178,7 +179,7 @@ def read_pickle(
         raise ValueError(f"a damaged pickle ({type(error).__name__})") from None
 
 
-class _DType(Buildable):
+class _DType(AbstractBuildable):
     """The element type of an array."""
 
     def __init__(self, code: str):
@@ -191,7 +192,7 @@ class _DType(Buildable):
             raise ValueError("an array that is not of little-endian numbers")
 
 
-class _Array(Buildable):
+class _Array(AbstractBuildable):
     """An array whose shape and content follow."""
 
     def __init__(self, charge: Callable[[int], None]):

@@ -26,7 +26,9 @@ def download(
         from huggingface_hub import hf_hub_download  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise ImportError("`download` needs huggingface_hub: install `epinet_eqx[hub]`.") from None
-    path = pathlib.Path(hf_hub_download(repo, filename, revision=revision, cache_dir=None if folder is None else os.fspath(folder)))
+    path = pathlib.Path(
+        hf_hub_download(repo, filename, revision=revision, cache_dir=None if folder is None else os.fspath(folder))
+    )
     with open(path, "rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != sha256.lower():
