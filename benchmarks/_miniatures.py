@@ -1,14 +1,13 @@
 """Small experiments with pinned seeds, whose results say whether the library still learns what it did."""
 
 import dataclasses
-import functools as ft
 from collections.abc import Iterable
 from typing import Any
 
 import jax.numpy as jnp
 import jax.random as jr
 
-from epinet_eqx import AbstractENN, attach, fit, named_keys
+from epinet_eqx import AbstractENN, Draws, attach, fit, named_keys
 from epinet_eqx.data import digits
 from epinet_eqx.epinet import mlp_prior
 from epinet_eqx.losses import CrossEntropy
@@ -87,8 +86,10 @@ def digit_losses(prior_scale: float = PRIOR_SCALE) -> dict[str, float]:
     )
     epinet = fit(epinet, (x, y), loss, **options).enn
     ensemble, _ = fit_ensemble(_make_network, (x, y), loss, num_particles=DIGIT_PARTICLES, **options)
-    losses_of = ft.partial(log_losses, x=test_x, y=test_y, key=test_key)
-    scores = {"epinet": losses_of(epinet, num_samples=500), "ensemble": losses_of(ensemble, num_samples=None)}
+    scores = {
+        "epinet": log_losses(epinet, test_x, test_y, Draws.sample(epinet.index, 500, key=test_key)),
+        "ensemble": log_losses(ensemble, test_x, test_y, Draws.all(ensemble.index)),
+    }
     found = {}
     for name, losses in scores.items():
         found[f"digits: {name}, marginal loss"] = float(losses.marginal.mean)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from epinet_eqx import AbstractENN, attach
+from epinet_eqx import AbstractENN, Draws, attach
 from epinet_eqx.losses import CrossEntropy
 from epinet_eqx.metrics import dyadic_log_loss
 from epinet_eqx.networks import MLP
@@ -53,7 +53,7 @@ def joint_loss(*, samples: int = 500, batch: int = 64, index_dim: int = 8, class
     x, y = jr.normal(jr.key(2), (batch, 64)), jnp.arange(batch, dtype=jnp.int32) % classes
 
     def evaluate(enn: AbstractENN, x: jax.Array, y: jax.Array, key: jax.Array) -> Any:
-        return dyadic_log_loss(enn, x, y, num_samples=samples, chunk_size=_CHUNK, key=key).mean
+        return dyadic_log_loss(enn, x, y, Draws.sample(enn.index, samples, key=key, chunk_size=_CHUNK)).mean
 
     return Program(evaluate, (enn, x, y, jr.key(3)), enn, samples // _CHUNK)
 

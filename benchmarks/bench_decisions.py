@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import jax.random as jr
 
 import epinet_eqx as epi
-from epinet_eqx import AbstractENN, named_keys
+from epinet_eqx import AbstractENN, Draws, named_keys
+from epinet_eqx._draws import choose_batch_size
 from epinet_eqx.decisions import BernoulliReward, ENNAgent, NeuralBandit, ThompsonSampling, run_bandits
 from epinet_eqx.losses import CrossEntropy
 from epinet_eqx.networks import MLP
-from epinet_eqx.predict._inputs import choose_batch_size, make_draws
 from epinet_eqx.predict._uncertainty import _uncertainty
 from epinet_eqx.testbed import EpinetAgent, PriorKnowledge
 
@@ -53,8 +53,8 @@ def pool_memory() -> Ratio:
     base_key, epinet_key, index_key = named_keys(jr.key(0), "base", "epinet", "index")
     base = MLP(FEATURES, CLASSES, (50,), key=base_key)
     enn = epi.attach(base, num_classes=CLASSES, index_dim=8, key=epinet_key)
-    draws = make_draws(enn.index, NUM_SAMPLES, chunk_size=16, key=index_key)
-    batch_size = choose_batch_size(None, draws, CLASSES)
+    draws = Draws.sample(enn.index, NUM_SAMPLES, key=index_key)
+    batch_size = choose_batch_size(draws, CLASSES)
 
     def memory(size: int) -> int:
         # What `bald_scores` compiles, without the checks before it.

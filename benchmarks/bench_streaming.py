@@ -24,7 +24,7 @@ def main() -> list[Ratio]:
     def memory(num_samples):
         def losses(arrays, x, y, key):
             enn = eqx.combine(arrays, static)
-            found = epi.metrics.log_losses(enn, x, y, num_samples=num_samples, key=key)
+            found = epi.metrics.log_losses(enn, x, y, epi.Draws.sample(enn.index, num_samples, key=key))
             return found.marginal.mean, found.joint.mean
 
         return temporary_bytes(jax.jit(losses).lower(arrays, x, y, keys[2]).compile())

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from epinet_eqx import Frozen, count_parameters, trainable_mask
+from epinet_eqx import Draws, Frozen, count_parameters, trainable_mask
 from epinet_eqx.baselines import SNGP, Heteroscedastic, Marginalized, OnTrunk, RandomFeatures, headless, with_posterior
 from epinet_eqx.bayes import Deterministic
 from epinet_eqx.losses import Batch, CrossEntropy, mean_loss
@@ -52,7 +52,7 @@ def test_marginalized_is_the_log_of_the_average_prediction(getkey):
     enn = Heteroscedastic(5, 3, rank=2, key=getkey())
     x, averaged, key = jr.normal(getkey(), (2, 5)), Marginalized(enn, 6), getkey()
     zs = averaged.index.sample(key=key)
-    expected = marginal_log_probs(enn, x, num_samples=6, key=key)
+    expected = marginal_log_probs(enn, x, Draws.sample(enn.index, 6, key=key))
     outputs = jax.vmap(lambda x: averaged(x, zs))(x)
     assert zs.shape == averaged.index.shape and jnp.allclose(outputs, expected, atol=1e-5)
     # Its log loss is below the average log loss, by Jensen's inequality, and equal at a single index.

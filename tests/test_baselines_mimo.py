@@ -6,6 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
+from epinet_eqx import Draws
 from epinet_eqx.baselines import MIMO, MIMOLoss, mimo_batch
 from epinet_eqx.bayes import Deterministic, Ensemble
 from epinet_eqx.losses import Batch, CrossEntropy, SquaredLoss
@@ -23,7 +24,7 @@ def test_members_are_rows_of_one_run_on_repeated_inputs(getkey):
     assert jnp.array_equal(enn.heads(enn.embed(x), jnp.array([1, 0, 1])), outputs[jnp.array([1, 0, 1])])
     # The average over members is exact: there are only so many.
     expected = jax.nn.logsumexp(jax.nn.log_softmax(outputs), axis=0) - jnp.log(2.0)
-    assert jnp.allclose(marginal_log_probs(enn, x[None], num_samples=None, key=None)[0], expected, atol=1e-6)
+    assert jnp.allclose(marginal_log_probs(enn, x[None], Draws.all(enn.index))[0], expected, atol=1e-6)
 
 
 def test_images_are_concatenated_along_channels(getkey):

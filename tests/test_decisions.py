@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from epinet_eqx import AbstractENN
+from epinet_eqx import AbstractENN, Draws
 from epinet_eqx.decisions import (
     best_actions,
     choice_probs,
@@ -76,7 +76,8 @@ def test_average_over_samples_is_the_expectation_under_their_frequencies(getkey)
 
 
 def test_labels_of_a_sample_share_their_index(getkey):
-    labels = sample_labels(SignENN(GaussianIndex(1)), jnp.zeros((4, 1)), num_samples=400, key=getkey())
+    enn = SignENN(GaussianIndex(1))
+    labels = sample_labels(enn, jnp.zeros((4, 1)), Draws.sample(enn.index, 400, key=getkey()), key=getkey())
     assert labels.shape == (400, 4)
     assert bool(jnp.all(labels == labels[:, :1]))
     assert abs(float(jnp.mean(labels[:, 0])) - 0.5) < 4 * 0.5 / math.sqrt(400)
@@ -92,7 +93,8 @@ def test_labels_are_independent_given_the_index(getkey):
         def heads(self, embedding, zs):
             return jnp.broadcast_to(embedding, (zs.shape[0], 2))
 
-    labels = sample_labels(Fair(GaussianIndex(1)), jnp.zeros((2, 1)), num_samples=400, key=getkey())
+    enn = Fair(GaussianIndex(1))
+    labels = sample_labels(enn, jnp.zeros((2, 1)), Draws.sample(enn.index, 400, key=getkey()), key=getkey())
     equal = float(jnp.mean(labels[:, 0] == labels[:, 1]))
     assert abs(equal - 0.5) < 4 * 0.5 / math.sqrt(400)
 

@@ -11,7 +11,7 @@ import optax
 import pytest
 from jaxtyping import Array
 
-from epinet_eqx import AbstractENN
+from epinet_eqx import AbstractENN, Draws
 from epinet_eqx.bayes import Ensemble
 from epinet_eqx.decisions import (
     PoolLearner,
@@ -39,8 +39,6 @@ from epinet_eqx.losses import Batch, CrossEntropy
 from epinet_eqx.networks import MLP
 
 pytestmark = pytest.mark.once
-
-EXACT = {"num_samples": None, "key": None}
 
 
 class Table(AbstractENN):
@@ -85,53 +83,62 @@ def test_scores_are_sums_over_labels_and_particles(table):
     x, probs = jnp.arange(4), probs_of(table)
     mean = np.mean(probs, axis=0)
     expected = [information(probs, [number]) for number in range(4)]
-    np.testing.assert_allclose(bald_scores(table, x, **EXACT), expected, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(entropy_scores(table, x, **EXACT), -np.sum(mean * np.log(mean), axis=1), rtol=1e-5)
-    np.testing.assert_allclose(variance_scores(table, x, **EXACT), np.sum(np.var(probs, axis=0), axis=1), rtol=1e-4)
+    np.testing.assert_allclose(bald_scores(table, x, Draws.all(table.index)), expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        entropy_scores(table, x, Draws.all(table.index)), -np.sum(mean * np.log(mean), axis=1), rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        variance_scores(table, x, Draws.all(table.index)), np.sum(np.var(probs, axis=0), axis=1), rtol=1e-4
+    )
     top = np.sort(mean, axis=1)
-    np.testing.assert_allclose(margin_scores(table, x, **EXACT), top[:, -2] - top[:, -1], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        margin_scores(table, x, Draws.all(table.index)), top[:, -2] - top[:, -1], rtol=1e-4, atol=1e-6
+    )
     variance = np.sum(np.var(np.asarray(table.logits), axis=0), axis=1)
-    np.testing.assert_allclose(variance_scores(table, x, regression=True, **EXACT), variance, rtol=1e-5)
+    np.testing.assert_allclose(variance_scores(table, x, Draws.all(table.index), regression=True), variance, rtol=1e-5)
 
 
 def test_joint_loss_is_the_logarithm_of_a_mean_of_powers(table):
     x, y, probs = jnp.arange(4), jnp.array([0, 2, 1, 1]), probs_of(table)
     powers = -np.log(np.mean(probs**10, axis=0))
-    np.testing.assert_allclose(joint_loss_scores(table, x, y, **EXACT), powers[np.arange(4), y], rtol=1e-5)
+    np.testing.assert_allclose(
+        joint_loss_scores(table, x, Draws.all(table.index), y=y), powers[np.arange(4), y], rtol=1e-5
+    )
     expected = np.sum(np.mean(probs, axis=0) * powers, axis=1)
-    np.testing.assert_allclose(joint_loss_scores(table, x, **EXACT), expected, rtol=1e-5)
+    np.testing.assert_allclose(joint_loss_scores(table, x, Draws.all(table.index)), expected, rtol=1e-5)
     # One label: the entropy.
-    once = joint_loss_scores(table, x, tau=1, **EXACT)
-    np.testing.assert_allclose(once, entropy_scores(table, x, **EXACT), rtol=1e-5)
+    once = joint_loss_scores(table, x, Draws.all(table.index), tau=1)
+    np.testing.assert_allclose(once, entropy_scores(table, x, Draws.all(table.index)), rtol=1e-5)
 
 
 def test_scores_do_not_depend_on_how_the_pool_is_cut(table, getkey):
-    x, options = jnp.arange(4), {"num_samples": 20, "key": getkey()}
-    whole = bald_scores(table, x, **options)
-    np.testing.assert_allclose(bald_scores(table, x[2:], **options), whole[2:], rtol=1e-4, atol=1e-6)
-    cut = {"batch_size": 3, "chunk_size": 7}
-    np.testing.assert_allclose(bald_scores(table, x, **cut, **options), whole, rtol=1e-4, atol=1e-6)
-    joint = [joint_loss_scores(table, x, **each, **options) for each in ({}, cut)]
+    x, key = jnp.arange(4), getkey()
+    draws = Draws.sample(table.index, 20, key=key)
+    cut = Draws.sample(table.index, 20, key=key, batch_size=3, chunk_size=7)
+    whole = bald_scores(table, x, draws)
+    np.testing.assert_allclose(bald_scores(table, x[2:], draws), whole[2:], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(bald_scores(table, x, cut), whole, rtol=1e-4, atol=1e-6)
+    joint = [joint_loss_scores(table, x, each) for each in (draws, cut)]
     np.testing.assert_allclose(joint[1], joint[0], rtol=1e-4)
-    gains = [epig_scores(table, x, jnp.array([1, 3]), **each, **options) for each in ({}, cut)]
+    gains = [epig_scores(table, x, jnp.array([1, 3]), each) for each in (draws, cut)]
     np.testing.assert_allclose(gains[1], gains[0], rtol=1e-4, atol=1e-6)
 
 
 def test_information_about_labels_by_enumeration_and_never_above_that_about_the_index(table):
     probs, targets = probs_of(table), [1, 3]
-    gains = epig_scores(table, jnp.arange(4), jnp.array(targets), **EXACT)
+    gains = epig_scores(table, jnp.arange(4), jnp.array(targets), Draws.all(table.index))
     for x in range(4):
         expected = 0.0
         for target, a, b in itertools.product(targets, range(3), range(3)):
             joint = np.mean(probs[:, x, a] * probs[:, target, b])
             expected += joint * np.log(joint / (np.mean(probs[:, x, a]) * np.mean(probs[:, target, b]))) / 2
         np.testing.assert_allclose(gains[x], expected, rtol=1e-3, atol=1e-6)
-    assert np.all(gains <= bald_scores(table, jnp.arange(4), **EXACT) + 1e-6)
+    assert np.all(gains <= bald_scores(table, jnp.arange(4), Draws.all(table.index)) + 1e-6)
 
 
 def test_a_batch_is_worth_the_information_of_all_its_labels(table, getkey):
-    probs, single = probs_of(table), bald_scores(table, jnp.arange(4), **EXACT)
-    choice = batch_bald(table, jnp.arange(4), 3, num_samples=None, key=getkey())
+    probs, single = probs_of(table), bald_scores(table, jnp.arange(4), Draws.all(table.index))
+    choice = batch_bald(table, jnp.arange(4), 3, Draws.all(table.index), key=getkey())
     positions = choice.positions.tolist()
     assert len(set(positions)) == 3 and positions[0] == int(jnp.argmax(single))
     np.testing.assert_allclose(choice.gains[0], jnp.max(single), rtol=1e-4)
@@ -141,7 +148,7 @@ def test_a_batch_is_worth_the_information_of_all_its_labels(table, getkey):
     np.testing.assert_allclose(choice.gains[0] + choice.gains[1], max(pairs), rtol=1e-4)
     # A copy of an input tells less than the input itself.
     copies = batch_bald(
-        table, jnp.arange(4), 2, available=jnp.array([False, False, True, True]), num_samples=None, key=getkey()
+        table, jnp.arange(4), 2, Draws.all(table.index), available=jnp.array([False, False, True, True]), key=getkey()
     )
     assert sorted(copies.positions.tolist()) == [2, 3]
     np.testing.assert_allclose(np.sum(copies.gains), information(probs, [2, 3]), rtol=1e-4)
@@ -152,18 +159,19 @@ def test_copies_are_avoided_by_the_batch_and_not_by_single_scores(getkey):
     # Four particles: inputs 0 and 1 tell one bit almost surely, the same one; input 2 tells most of another one.
     bits = jnp.array([[1.0, 1.0, 0.7], [1.0, 1.0, -0.7], [-1.0, -1.0, 0.7], [-1.0, -1.0, -0.7]])
     enn = Table(jnp.stack([6 * bits, -6 * bits], axis=-1))
-    assert sorted(acquire(bald_scores(enn, jnp.arange(3), **EXACT), 2).tolist()) == [0, 1]
-    assert batch_bald(enn, jnp.arange(3), 2, num_samples=None, key=getkey()).positions.tolist() == [0, 2]
+    assert sorted(acquire(bald_scores(enn, jnp.arange(3), Draws.all(enn.index)), 2).tolist()) == [0, 1]
+    assert batch_bald(enn, jnp.arange(3), 2, Draws.all(enn.index), key=getkey()).positions.tolist() == [0, 2]
     # Saturated: what is impossible is not NaN, and the second copy tells nothing.
     twins = jnp.array([True, True, False])
-    certain = batch_bald(Table(500 * enn.logits), jnp.arange(3), 2, available=twins, num_samples=None, key=getkey())
+    sure = Table(500 * enn.logits)
+    certain = batch_bald(sure, jnp.arange(3), 2, Draws.all(sure.index), available=twins, key=getkey())
     np.testing.assert_allclose(certain.gains, [np.log(2), 0.0], atol=1e-5)
 
 
 def test_drawn_combinations_come_close_to_all_of_them(getkey):
     # All inputs are chosen, so the sum of the gains is the same in every order.
     enn = Table(jr.normal(getkey(), (6, 5, 2)))
-    drawn = batch_bald(enn, jnp.arange(5), 5, max_combinations=8, num_samples=None, key=getkey())
+    drawn = batch_bald(enn, jnp.arange(5), 5, Draws.all(enn.index), max_combinations=8, key=getkey())
     assert sorted(drawn.positions.tolist()) == list(range(5))
     np.testing.assert_allclose(np.sum(drawn.gains), information(probs_of(enn), range(5)), rtol=0.1)
 
@@ -209,7 +217,8 @@ def test_a_set_is_chosen_by_joint_samples_and_not_by_marginals(getkey):
 def test_the_labels_of_an_enn_are_enough_to_choose_a_set(getkey):
     # Two particles that are sure of opposite things.
     logits = 30 * jnp.array([[1.0, 1.0, -1.0], [-1.0, -1.0, 1.0]])
-    labels = sample_labels(Table(jnp.stack([-logits, logits], axis=-1)), jnp.arange(3), num_samples=40, key=getkey())
+    enn = Table(jnp.stack([-logits, logits], axis=-1))
+    labels = sample_labels(enn, jnp.arange(3), Draws.sample(enn.index, 40, key=getkey()), key=getkey())
     choice = choose_set(any_success, labels, 2, available=jnp.array([True, False, True]))
     assert sorted(choice.positions.tolist()) == [0, 2]
     assert float(choice.rewards[1]) == 1
@@ -258,7 +267,7 @@ def test_labels_are_asked_for_in_rounds(getkey):
 
 def test_rules_of_acquisition_choose_what_is_available(table, getkey):
     free = jnp.array([False, True, True, True])
-    exact = batch_bald(table, jnp.arange(4), 2, available=free, num_samples=None, key=getkey())
+    exact = batch_bald(table, jnp.arange(4), 2, Draws.all(table.index), available=free, key=getkey())
     chosen = by_batch_bald(num_samples=None)(table, jnp.arange(4), 2, available=free, key=getkey())
     assert chosen.tolist() == exact.positions.tolist()
     for _ in range(5):
@@ -281,13 +290,14 @@ def test_bad_pools_are_named(table, getkey, as_user):
     with pytest.raises(ValueError, match="`scores` must hold one score per input"):
         acquire(jnp.zeros((2, 2)), 1)
     with pytest.raises(ValueError, match="`size` must be at most the size of the pool, 4; got 5"):
-        batch_bald(table, jnp.arange(4), 5, num_samples=None, key=getkey())
+        batch_bald(table, jnp.arange(4), 5, Draws.all(table.index), key=getkey())
     with pytest.raises(ValueError, match="`y` must hold at least 1 labels of each of the 3 classes; got 0 of class 1"):
         balanced_start(jnp.array([0, 2, 2]), 3, 1, key=getkey())
     with pytest.raises(ValueError, match="`y` must hold one target per example of `x`"):
-        joint_loss_scores(table, jnp.arange(4), jnp.zeros(3, int), **EXACT)
+        joint_loss_scores(table, jnp.arange(4), Draws.all(table.index), y=jnp.zeros(3, int))
     with pytest.raises(ValueError, match="`enn` must have at least two classes"):
-        margin_scores(Table(jnp.zeros((2, 4, 1))), jnp.arange(4), **EXACT)
+        one = Table(jnp.zeros((2, 4, 1)))
+        margin_scores(one, jnp.arange(4), Draws.all(one.index))
     with pytest.raises(ValueError, match="`outcomes` must have shape .samples, candidates."):
         choose_set(any_success, jnp.zeros(3, int), 1)
     with pytest.raises(ValueError, match="`size` must be at most the size of the pool, 3; got 4"):

@@ -9,6 +9,7 @@ import pytest
 from enn_tables import Counting, Linear, Table, Traces
 
 import epinet_eqx as epi
+from epinet_eqx._counts import dyadic_cases
 from epinet_eqx.metrics import (
     Estimate,
     dyadic_log_loss,
@@ -18,7 +19,6 @@ from epinet_eqx.metrics import (
     marginal_log_loss,
     sampled_dyadic_log_loss,
 )
-from epinet_eqx.metrics._dyadic import dyadic_counts
 from epinet_eqx.metrics._scores import check_data, stream_scores
 from epinet_eqx.networks import MLP
 from epinet_eqx.predict import Categorical, marginal_log_probs
@@ -26,7 +26,7 @@ from epinet_eqx.predict import Categorical, marginal_log_probs
 pytestmark = pytest.mark.once
 
 X, Y = jnp.arange(4), jnp.array([0, 1, 1, 0])
-EXACT = {"num_samples": None, "key": None}
+EVERY, OTHER = (epi.Draws.all(epi.indices.ParticleIndex(count)) for count in (1, 2))
 
 
 def close(a, b, atol=1e-5):
@@ -54,51 +54,48 @@ def data(getkey):
 
 def test_one_pass_gives_what_the_parts_give(gaussian, data, getkey):
     x, y = data
-    options = {"num_samples": 21, "key": getkey()}
-    losses = log_losses(gaussian, x, y, tau=4, **options)
-    log_probs = marginal_log_probs(gaussian, x, **options)
+    key = getkey()
+    draws = epi.Draws.sample(gaussian.index, 21, key=key)
+    losses = log_losses(gaussian, x, y, draws, tau=4)
+    log_probs = marginal_log_probs(gaussian, x, draws)
     assert close(losses.marginal.values, -log_probs[jnp.arange(6), y])
     assert close(losses.error.values, jnp.argmax(log_probs, axis=1) != y)
-    assert close(losses.marginal.values, marginal_log_loss(gaussian, x, y, **options).values)
-    assert close(losses.joint.values, dyadic_log_loss(gaussian, x, y, tau=4, **options).values)
+    assert close(losses.marginal.values, marginal_log_loss(gaussian, x, y, draws).values)
+    assert close(losses.joint.values, dyadic_log_loss(gaussian, x, y, draws, tau=4).values)
     # Neither the chunk nor the batch changes anything.
-    assert same(losses, log_losses(gaussian, x, y, tau=4, chunk_size=8, batch_size=4, **options))
+    cut = epi.Draws.sample(gaussian.index, 21, key=key, chunk_size=8, batch_size=4)
+    assert same(losses, log_losses(gaussian, x, y, cut, tau=4))
 
 
 def test_curve_equals_separate_runs(gaussian, data, getkey):
     x, y = data
     key = getkey()
-    curve = log_loss_curve(gaussian, x, y, sample_counts=(3, 10, 21), chunk_size=4, key=key)
+    curve = log_loss_curve(
+        gaussian, x, y, epi.Draws.sample(gaussian.index, 21, key=key, chunk_size=4), sample_counts=(3, 10, 21)
+    )
     assert [losses.joint.num_samples for losses in curve] == [3, 10, 21]
     for losses in curve[::2]:
-        assert same(losses, log_losses(gaussian, x, y, num_samples=losses.joint.num_samples, key=key))
+        assert same(
+            losses, log_losses(gaussian, x, y, epi.Draws.sample(gaussian.index, losses.joint.num_samples, key=key))
+        )
 
 
 def test_indices_are_shared_by_all_inputs(gaussian, data, getkey):
     # Pitfall 9: the scores of inputs do not depend on which others they are evaluated with.
     x, y = data
-    options = {"num_samples": 5, "key": getkey()}
-    whole = marginal_log_loss(gaussian, x, y, **options)
-    parts = [marginal_log_loss(gaussian, x[half], y[half], **options) for half in (slice(0, 3), slice(3, 6))]
+    draws = epi.Draws.sample(gaussian.index, 5, key=getkey())
+    whole = marginal_log_loss(gaussian, x, y, draws)
+    parts = [marginal_log_loss(gaussian, x[half], y[half], draws) for half in (slice(0, 3), slice(3, 6))]
     assert close(whole.values, jnp.concatenate([part.values for part in parts]))
 
 
 def test_memory_does_not_grow_with_the_number_of_samples(epinet, data, getkey):
     x, y = data
-    counts, _ = dyadic_counts(10)
+    counts, _ = dyadic_cases(10)
 
     def temporary(num_samples):
-        checked = check_data(
-            epinet,
-            x,
-            y,
-            group_size=2,
-            likelihood=Categorical(),
-            num_samples=num_samples,
-            chunk_size=16,
-            batch_size=None,
-            key=jr.key(0),
-        )
+        draws = epi.Draws.sample(epinet.index, num_samples, key=jr.key(0))
+        checked = check_data(epinet, x, y, draws, group_size=2, likelihood=Categorical())
         lowered = eqx.filter_jit(stream_scores).lower(
             epinet,
             checked.x,
@@ -121,7 +118,7 @@ def test_scalars_and_keys_compile_nothing_anew(epinet, data, getkey):
 
     def evaluate(temperature, scale):
         enn = Counting(epi.Tempered(epinet.with_prior_scales(scale), temperature), traces)
-        return log_losses(enn, x, y, num_samples=5, key=getkey()).joint.mean
+        return log_losses(enn, x, y, epi.Draws.sample(enn.index, 5, key=getkey())).joint.mean
 
     evaluate(1.0, 1.0)
     before = traces.count
@@ -135,11 +132,12 @@ def test_losses_of_stacked_networks_inside_a_program(getkey):
     @eqx.filter_jit
     @eqx.filter_vmap
     def losses(outputs):
-        return log_losses(eqx.tree_at(lambda t: t.outputs, Table(tables[0]), outputs), X, Y, **EXACT)
+        enn = eqx.tree_at(lambda t: t.outputs, Table(tables[0]), outputs)
+        return log_losses(enn, X, Y, epi.Draws.all(enn.index))
 
     found = losses(tables)
     for number in range(3):
-        expected = log_losses(Table(tables[number]), X, Y, **EXACT)
+        expected = log_losses(Table(tables[number]), X, Y, epi.Draws.all(Table(tables[number]).index))
         assert close(found.joint.mean[number], expected.joint.mean)
     with pytest.raises(RuntimeError, match="`enn` must not output NaN"):
         losses(tables.at[1, 0, 0, 0].set(jnp.nan))
@@ -149,23 +147,14 @@ def test_nan_is_an_error_and_the_core_can_count_it():
     table = Table([[[0.0, 1.0], [1.0, 0.0], [jnp.nan, 0.0], [0.0, 1.0]]])
     for function in (log_losses, dyadic_log_loss, marginal_log_loss):
         with pytest.raises(ValueError, match="`enn` must not output NaN; got NaN in the log-probabilities over 1"):
-            function(table, X, Y, **EXACT)
-    data = check_data(
-        table,
-        X,
-        Y,
-        group_size=2,
-        likelihood=Categorical(),
-        num_samples=None,
-        chunk_size=1,
-        batch_size=None,
-        key=None,
-    )
+            function(table, X, Y, epi.Draws.all(table.index))
+    draws = epi.Draws.all(table.index, chunk_size=1)
+    data = check_data(table, X, Y, draws, group_size=2, likelihood=Categorical())
     (scores,) = stream_scores(
         table,
         data.x,
         data.y,
-        dyadic_counts(2)[0],
+        dyadic_cases(2)[0],
         data.draws,
         likelihood=Categorical(),
         sample_counts=(1,),
@@ -187,19 +176,24 @@ def test_nan_is_an_error_and_the_core_can_count_it():
         (sampled_dyadic_log_loss, {"num_draws": 0}, "`num_draws` must be a positive integer; got 0."),
         (sampled_dyadic_log_loss, {"num_anchors": 3}, "`x` must hold a multiple of 3 examples"),
         (joint_log_loss, {"tau": 3}, "`x` must hold a multiple of 3 examples"),
-        (log_losses, {"num_samples": 0}, "`num_samples` must be a positive integer; got 0."),
+        (log_losses, {"draws": OTHER}, "`draws` must be of the index of `enn`"),
         (log_losses, {"y": jnp.array([0, 1, 2, 0])}, "`y` must hold classes from 0 to 1; got values from 0 to 2."),
         (log_losses, {"x": X[:3], "y": Y[:3]}, "`x` must hold a multiple of 2 examples, since"),
         (log_losses, {"x": X[:0], "y": Y[:0]}, "`x` must not be empty"),
         (log_loss_curve, {"sample_counts": (3, 3)}, "`sample_counts` must increase; got (3, 3)."),
         (log_loss_curve, {"sample_counts": (0, 3)}, "`sample_counts` must hold positive integers only; got (0, 3)."),
         (log_loss_curve, {"sample_counts": ()}, "`sample_counts` must increase; got ()."),
+        (log_loss_curve, {"sample_counts": (3, 9)}, "`sample_counts` must not exceed the number of draws, 5; got 9."),
+        (log_loss_curve, {"sample_counts": (1,), "draws": EVERY}, "`draws` must be sampled for a curve in M"),
     ],
 )
 def test_bad_arguments_are_named_with_their_value(function, arguments, message):
-    options = {"key": jr.key(0)} if function is log_loss_curve else {"num_samples": 2, "key": jr.key(0)}
+    table = Table(jnp.zeros((1, 4, 2)))
+    options = {"draws": epi.Draws.sample(table.index, 5, key=jr.key(0))}
+    if function is sampled_dyadic_log_loss:
+        options["key"] = jr.key(0)
     with pytest.raises(ValueError) as error:
-        function(Table(jnp.zeros((1, 4, 2))), **({"x": X, "y": Y} | options | arguments))
+        function(table, **({"x": X, "y": Y} | options | arguments))
     assert message in str(error.value)
 
 
@@ -224,7 +218,7 @@ def test_estimates_print_error_and_number_of_samples():
     assert str(estimate) == "3 ± 1.5 (tau = 10, M = 1000)"
     assert str(Estimate(jnp.array([0.25]), 4, exact=True)) == "0.25 ± inf (M = 4, exact)"
     assert str(Estimate(jnp.array([[0.0, 1.0], [2.0, 2.0]]), 4)) == "0.5 ± 0.5, 2 ± 0 (M = 4)"
-    losses = log_losses(Table([[[0.0, 0.0]] * 4]), X, Y, tau=2, **EXACT)
+    losses = log_losses(Table([[[0.0, 0.0]] * 4]), X, Y, EVERY, tau=2)
     assert str(losses).splitlines() == [
         "marginal log-loss 0.6931 ± 0 (M = 1, exact)",
         "joint log-loss 1.386 ± 0 (tau = 2, M = 1, exact)",
@@ -238,4 +232,5 @@ def test_estimates_print_error_and_number_of_samples():
 
 def test_regression_has_no_classes():
     with pytest.raises(ValueError, match="`y` must hold one integer class per example"):
-        log_losses(Linear(jnp.ones((1, 2))), jnp.zeros((2, 2)), jnp.zeros(2), num_samples=2, key=jr.key(0))
+        enn = Linear(jnp.ones((1, 2)))
+        log_losses(enn, jnp.zeros((2, 2)), jnp.zeros(2), epi.Draws.sample(enn.index, 2, key=jr.key(0)))

@@ -191,12 +191,14 @@ def test_sampled_and_exact_agree_as_the_length_scale_vanishes(network, getkey):
     x, y = 2 * jr.normal(getkey(), (8, 3)), jnp.asarray([0, 1, 2, 3, 0, 1, 2, 3])
     enn = pitman_yor.attach(network, x, alpha=0.5, length_scale=1e-3, num_frequencies=200, key=getkey())
     exact = pitman_yor.log_losses(enn, x, y, tau=3)
-    sampled = epi.metrics.log_losses(enn, x, y, tau=3, num_samples=4000, chunk_size=500, key=getkey())
+    sampled = epi.metrics.log_losses(enn, x, y, epi.Draws.sample(enn.index, 4000, key=getkey(), chunk_size=500), tau=3)
     np.testing.assert_allclose(sampled.marginal.values, exact.marginal.values, atol=0.1)
     np.testing.assert_allclose(sampled.joint.values, exact.joint.values, atol=0.25)
     # With a long reach the anchors of a pair are no longer independent.
     far = enn.with_parameters(length_scale=100.0)
-    dependent = epi.metrics.log_losses(far, x, y, tau=3, num_samples=4000, chunk_size=500, key=getkey())
+    dependent = epi.metrics.log_losses(
+        far, x, y, epi.Draws.sample(far.index, 4000, key=getkey(), chunk_size=500), tau=3
+    )
     assert jnp.max(jnp.abs(dependent.joint.values - exact.joint.values)) > 0.25
     difference = exact.joint - sampled.joint
     assert difference.num_samples == 4000 and exact.joint.exact
@@ -206,7 +208,7 @@ def test_exact_losses_are_comparable_and_at_one_those_of_the_base(network, getke
     x, y = jr.normal(getkey(), (6, 3)), jnp.asarray([0, 1, 2, 3, 0, 1])
     enn = pitman_yor.attach(network, x, alpha=1.0, temperature=1.3, key=getkey())
     exact = pitman_yor.log_losses(enn, x, y)
-    sampled = epi.metrics.log_losses(enn, x, y, num_samples=2, key=getkey())
+    sampled = epi.metrics.log_losses(enn, x, y, epi.Draws.sample(enn.index, 2, key=getkey()))
     np.testing.assert_allclose(exact.marginal.values, sampled.marginal.values, atol=1e-6)
     np.testing.assert_allclose(exact.joint.values, sampled.joint.values, rtol=1e-5)
     np.testing.assert_array_equal(exact.error.values, sampled.error.values)

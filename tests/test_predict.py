@@ -11,22 +11,22 @@ import pytest
 from enn_tables import Linear, Noise, Table
 
 import epinet_eqx as epi
+from epinet_eqx._counts import weigh_counts
+from epinet_eqx._draws import LogSum
 from epinet_eqx.predict import (
     Gaussian,
     conditional_log_probs,
     entropy,
+    independent_log_prob,
     join_samples,
     joint_log_prob,
-    joint_table,
+    joint_log_probs,
     marginal_log_probs,
     moments,
-    product_log_prob,
     sample,
     sample_at,
     uncertainty,
 )
-from epinet_eqx.predict._counts import weigh_counts
-from epinet_eqx.predict._stream import LogSum
 
 pytestmark = pytest.mark.once
 
@@ -46,12 +46,12 @@ def gaussian(getkey):
 
 
 def test_joint_table_is_the_average_of_products(table):
-    log_table = joint_table(table, jnp.arange(3), num_samples=None, key=None)
+    log_table = joint_log_probs(table, jnp.arange(3), epi.Draws.all(table.index))
     probs = np.asarray(jax.nn.softmax(table.outputs))
     assert close(np.exp(log_table), np.einsum("ma,mb,mc->abc", *probs.swapaxes(0, 1)) / 5)
     # It sums to one, and summing out the other labels leaves the marginal predictions.
     assert close(np.exp(log_table).sum(), 1)
-    marginals = marginal_log_probs(table, jnp.arange(3), num_samples=None, key=None)
+    marginals = marginal_log_probs(table, jnp.arange(3), epi.Draws.all(table.index))
     for t in range(3):
         others = tuple(s for s in range(3) if s != t)
         assert close(np.exp(log_table).sum(axis=others), np.exp(marginals[t]))
@@ -59,38 +59,38 @@ def test_joint_table_is_the_average_of_products(table):
 
 def test_joint_log_prob_reads_the_joint_table(table):
     x = jnp.arange(3)
-    log_table = joint_table(table, x, num_samples=None, key=None)
+    log_table = joint_log_probs(table, x, epi.Draws.all(table.index))
     for labels in itertools.product(range(2), repeat=3):
-        value = joint_log_prob(table, x, jnp.array(labels), num_samples=None, key=None)
+        value = joint_log_prob(table, x, jnp.array(labels), epi.Draws.all(table.index))
         assert close(value, log_table[labels])
 
 
 def test_one_label_is_marginal_and_one_index_makes_labels_independent(gaussian, getkey):
     x, y, key = jr.normal(getkey(), (3, 3)), jnp.array([1, 0, 3]), getkey()
-    marginals = marginal_log_probs(gaussian, x, num_samples=20, key=key)
-    assert close(joint_log_prob(gaussian, x[:1], y[:1], num_samples=20, key=key), marginals[0, 1])
+    marginals = marginal_log_probs(gaussian, x, epi.Draws.sample(gaussian.index, 20, key=key))
+    assert close(joint_log_prob(gaussian, x[:1], y[:1], epi.Draws.sample(gaussian.index, 20, key=key)), marginals[0, 1])
     # Eq. (1) is the product of marginals; it is Eq. (2) only if the index is always the same.
-    product = product_log_prob(gaussian, x, y, num_samples=20, key=key)
+    product = independent_log_prob(gaussian, x, y, epi.Draws.sample(gaussian.index, 20, key=key))
     assert close(product, marginals[jnp.arange(3), y].sum())
-    assert not close(product, joint_log_prob(gaussian, x, y, num_samples=20, key=key), atol=1e-2)
+    assert not close(product, joint_log_prob(gaussian, x, y, epi.Draws.sample(gaussian.index, 20, key=key)), atol=1e-2)
     one = Table(jr.normal(getkey(), (1, 3, 4)))
-    joint = joint_log_prob(one, jnp.arange(3), y, num_samples=None, key=None)
-    assert close(joint, product_log_prob(one, jnp.arange(3), y, num_samples=None, key=None))
+    joint = joint_log_prob(one, jnp.arange(3), y, epi.Draws.all(one.index))
+    assert close(joint, independent_log_prob(one, jnp.arange(3), y, epi.Draws.all(one.index)))
 
 
 def test_joint_is_the_logarithm_of_a_mean_not_the_mean_of_logarithms():
     # Pitfall 7: one of two particles is sure and right, the other sure and wrong.
     table = Table([[[50.0, 0.0]] * 2, [[0.0, 50.0]] * 2])
-    value = joint_log_prob(table, jnp.arange(2), jnp.zeros(2, int), num_samples=None, key=None)
+    value = joint_log_prob(table, jnp.arange(2), jnp.zeros(2, int), epi.Draws.all(table.index))
     assert close(value, -np.log(2))
 
 
 def test_conditional_is_a_ratio_of_joints(table):
     for first in range(2):
         conditional = conditional_log_probs(
-            table, jnp.array([0]), jnp.array([first]), jnp.array(1), num_samples=None, key=None
+            table, jnp.array([0]), jnp.array([first]), jnp.array(1), epi.Draws.all(table.index)
         )
-        joint = joint_table(table, jnp.arange(2), num_samples=None, key=None)
+        joint = joint_log_probs(table, jnp.arange(2), epi.Draws.all(table.index))
         assert close(conditional, joint[first] - jax.nn.logsumexp(joint[first]))
         assert close(jnp.exp(conditional).sum(), 1)
 
@@ -100,41 +100,41 @@ def test_conditional_tells_ambiguity_from_lack_of_data():
     x, y, new = jnp.array([0]), jnp.array([0]), jnp.array(0)
     aleatoric = Table([[[0.0, 0.0]], [[0.0, 0.0]]])
     epistemic = Table([[[80.0, 0.0]], [[0.0, 80.0]]])
-    assert close(conditional_log_probs(aleatoric, x, y, new, num_samples=None, key=None), np.log([0.5, 0.5]))
-    assert close(np.exp(conditional_log_probs(epistemic, x, y, new, num_samples=None, key=None)), [1.0, 0.0])
-    assert close(np.exp(joint_table(epistemic, jnp.zeros(2, int), num_samples=None, key=None)), np.eye(2) / 2)
+    assert close(conditional_log_probs(aleatoric, x, y, new, epi.Draws.all(aleatoric.index)), np.log([0.5, 0.5]))
+    assert close(np.exp(conditional_log_probs(epistemic, x, y, new, epi.Draws.all(epistemic.index))), [1.0, 0.0])
+    assert close(np.exp(joint_log_probs(epistemic, jnp.zeros(2, int), epi.Draws.all(epistemic.index))), np.eye(2) / 2)
 
 
 @pytest.mark.parametrize("function", [marginal_log_probs, uncertainty, moments])
 def test_chunks_and_batches_change_nothing(gaussian, getkey, function):
     x, key = jr.normal(getkey(), (5, 3)), getkey()
     # Neither the chunk divides the samples nor the batch the inputs.
-    expected = function(gaussian, x, num_samples=20, chunk_size=20, key=key)
-    found = function(gaussian, x, num_samples=20, chunk_size=7, batch_size=2, key=key)
+    expected = function(gaussian, x, epi.Draws.sample(gaussian.index, 20, key=key, chunk_size=20))
+    found = function(gaussian, x, epi.Draws.sample(gaussian.index, 20, key=key, chunk_size=7, batch_size=2))
     assert all(close(a, b) for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True))
 
 
 def test_support_is_averaged_exactly_whatever_the_chunk(table):
     expected = jnp.log(jnp.mean(jax.nn.softmax(table.outputs), axis=0))
     for chunk_size in (2, 16):
-        found = marginal_log_probs(table, jnp.arange(3), num_samples=None, chunk_size=chunk_size, key=None)
+        found = marginal_log_probs(table, jnp.arange(3), epi.Draws.all(table.index, chunk_size=chunk_size))
         assert close(found, expected)
-    sampled = marginal_log_probs(table, jnp.arange(3), num_samples=4000, key=jr.key(0))
+    sampled = marginal_log_probs(table, jnp.arange(3), epi.Draws.sample(table.index, 4000, key=jr.key(0)))
     assert close(jnp.exp(sampled), jnp.exp(expected), atol=0.03)
 
 
 def test_samples_carry_indices_that_a_key_stands_for(gaussian, getkey):
     key = getkey()
     x = jr.normal(getkey(), (5, 3))
-    samples = sample(gaussian, x, num_samples=20, key=key)
+    samples = sample(gaussian, x, epi.Draws.sample(gaussian.index, 20, key=key))
     assert samples.outputs.shape == (20, 5, 4)
     assert close(samples.outputs[7, 2], gaussian(x[2], samples.zs[7]))
     # More samples begin with the fewer, and all predictions use these very indices.
-    assert jnp.array_equal(sample(gaussian, x, num_samples=7, key=key).zs, samples.zs[:7])
+    assert jnp.array_equal(sample(gaussian, x, epi.Draws.sample(gaussian.index, 7, key=key)).zs, samples.zs[:7])
     assert close(sample_at(gaussian, x, samples.zs[3:12], chunk_size=4).outputs, samples.outputs[3:12])
     log_probs = jax.nn.logsumexp(jax.nn.log_softmax(samples.outputs), axis=0) - np.log(20)
-    assert close(marginal_log_probs(gaussian, x, num_samples=20, key=key), log_probs)
-    found = moments(gaussian, x, num_samples=20, key=key)
+    assert close(marginal_log_probs(gaussian, x, epi.Draws.sample(gaussian.index, 20, key=key)), log_probs)
+    found = moments(gaussian, x, epi.Draws.sample(gaussian.index, 20, key=key))
     assert close(found.mean, samples.outputs.mean(axis=0)) and close(found.variance, samples.outputs.var(axis=0))
 
 
@@ -142,14 +142,14 @@ def test_samples_join_only_with_the_same_indices(gaussian, getkey):
     # Pitfall 9: one z per sample for all inputs, across batches too.
     key = getkey()
     x = jr.normal(getkey(), (5, 3))
-    parts = [sample(gaussian, part, num_samples=6, key=key) for part in (x[:2], x[2:])]
-    whole = sample(gaussian, x, num_samples=6, key=key)
+    parts = [sample(gaussian, part, epi.Draws.sample(gaussian.index, 6, key=key)) for part in (x[:2], x[2:])]
+    whole = sample(gaussian, x, epi.Draws.sample(gaussian.index, 6, key=key))
     assert close(join_samples(*parts).outputs, whole.outputs)
-    other = sample(gaussian, x, num_samples=6, key=getkey())
+    other = sample(gaussian, x, epi.Draws.sample(gaussian.index, 6, key=getkey()))
     with pytest.raises(ValueError, match=r"`samples\[1\]` must be made with the same indices"):
         join_samples(whole, other)
     with pytest.raises(ValueError, match="same indices"):
-        join_samples(whole, sample(gaussian, x, num_samples=5, key=key))
+        join_samples(whole, sample(gaussian, x, epi.Draws.sample(gaussian.index, 5, key=key)))
     with pytest.raises(RuntimeError, match="same indices"):
         eqx.filter_jit(join_samples)(whole, other)
     with pytest.raises(ValueError, match="at least one"):
@@ -158,19 +158,21 @@ def test_samples_join_only_with_the_same_indices(gaussian, getkey):
 
 def test_indices_may_be_keys(getkey):
     enn, x, key = Noise(), jnp.zeros((3, 2)), getkey()
-    samples = sample(enn, x, num_samples=6, key=key)
+    samples = sample(enn, x, epi.Draws.sample(enn.index, 6, key=key))
     # One draw of the noise for all inputs.
     assert jnp.array_equal(samples.outputs[:, 0], samples.outputs[:, 2])
-    assert close(moments(enn, x, num_samples=6, chunk_size=4, key=key).mean, samples.outputs.mean(axis=0))
+    assert close(
+        moments(enn, x, epi.Draws.sample(enn.index, 6, key=key, chunk_size=4)).mean, samples.outputs.mean(axis=0)
+    )
     assert join_samples(samples, samples).outputs.shape == (6, 6, 2)
     with pytest.raises(ValueError, match="same indices"):
-        join_samples(samples, sample(enn, x, num_samples=6, key=getkey()))
+        join_samples(samples, sample(enn, x, epi.Draws.sample(enn.index, 6, key=getkey())))
 
 
 def test_saturated_predictions_have_finite_uncertainty():
     # Pitfall 6: probabilities that are exactly zero, by underflow or by a logit of minus infinity.
     table = Table([[[300.0, 0.0, -300.0], [0.0, -np.inf, 0.0]], [[-300.0, 300.0, 0.0], [0.0, -np.inf, 0.0]]])
-    found = uncertainty(table, jnp.arange(2), num_samples=None, key=None)
+    found = uncertainty(table, jnp.arange(2), epi.Draws.all(table.index))
     # The first input is known given the index and unknown without it; for the second it is the reverse.
     assert close(found.epistemic, [np.log(2), 0.0]) and close(found.aleatoric, [0.0, np.log(2)])
     assert close(entropy(jnp.array([0.0, -jnp.inf])), 0.0)
@@ -178,10 +180,12 @@ def test_saturated_predictions_have_finite_uncertainty():
 
 def test_uncertainty_adds_up_exactly(gaussian, getkey):
     x, key = 10 * jr.normal(getkey(), (50, 3)), getkey()
-    found = uncertainty(gaussian, x, num_samples=30, key=key)
+    found = uncertainty(gaussian, x, epi.Draws.sample(gaussian.index, 30, key=key))
     assert jnp.array_equal(found.total, found.aleatoric + found.epistemic)
     assert bool(jnp.all(found.epistemic >= 0)) and bool(jnp.all(found.aleatoric >= 0))
-    assert close(found.total, entropy(marginal_log_probs(gaussian, x, num_samples=30, key=key)), atol=1e-4)
+    assert close(
+        found.total, entropy(marginal_log_probs(gaussian, x, epi.Draws.sample(gaussian.index, 30, key=key))), atol=1e-4
+    )
 
 
 def test_regression_joint_is_a_multivariate_normal(getkey):
@@ -189,10 +193,12 @@ def test_regression_joint_is_a_multivariate_normal(getkey):
     x = 0.5 * jr.normal(getkey(), (3, 2))
     y = jnp.array([0.3, -0.5, 0.8])
     enn = Linear(jnp.ones((1, 2)))
-    found = joint_log_prob(enn, x, y, likelihood=Gaussian(0.7), num_samples=20_000, chunk_size=500, key=getkey())
+    found = joint_log_prob(
+        enn, x, y, epi.Draws.sample(enn.index, 20_000, key=getkey(), chunk_size=500), likelihood=Gaussian(0.7)
+    )
     covariance = x @ x.T + 0.49 * jnp.eye(3)
     assert close(found, jax.scipy.stats.multivariate_normal.logpdf(y, jnp.zeros(3), covariance), atol=0.03)
-    found = moments(enn, x, num_samples=20_000, chunk_size=500, key=getkey())
+    found = moments(enn, x, epi.Draws.sample(enn.index, 20_000, key=getkey(), chunk_size=500))
     assert close(found.mean, 0.0, atol=0.03) and close(found.variance[:, 0], jnp.sum(x**2, axis=1), atol=0.05)
 
 
@@ -227,8 +233,10 @@ def test_inputs_may_be_trees(gaussian, getkey):
             return self.enn.heads(embedding, zs)
 
     a, b, key = jr.normal(getkey(), (3, 3)), jr.normal(getkey(), (3, 3)), getkey()
-    found = marginal_log_probs(Pair(gaussian), {"a": a, "b": b}, num_samples=9, batch_size=2, key=key)
-    assert close(found, marginal_log_probs(gaussian, a + b, num_samples=9, key=key))
+    found = marginal_log_probs(
+        Pair(gaussian), {"a": a, "b": b}, epi.Draws.sample(gaussian.index, 9, key=key, batch_size=2)
+    )
+    assert close(found, marginal_log_probs(gaussian, a + b, epi.Draws.sample(gaussian.index, 9, key=key)))
 
 
 def test_predictions_work_inside_transformations(gaussian, getkey):
@@ -236,7 +244,7 @@ def test_predictions_work_inside_transformations(gaussian, getkey):
 
     def at(scale):
         scaled = Linear(scale * gaussian.weight)
-        return joint_log_prob(scaled, x, y, num_samples=10, chunk_size=4, key=key)
+        return joint_log_prob(scaled, x, y, epi.Draws.sample(scaled.index, 10, key=key, chunk_size=4))
 
     scales = jnp.array([0.99, 1.01])
     low, high = (at(scale) for scale in scales)

@@ -8,37 +8,35 @@ import numpy as np
 import pytest
 from enn_tables import Counting, Linear, Table, Traces
 
-from epinet_eqx.indices import KeyIndex
+from epinet_eqx import Draws
+from epinet_eqx.indices import KeyIndex, ParticleIndex
 from epinet_eqx.predict import (
     Gaussian,
     conditional_log_probs,
     joint_log_prob,
-    joint_table,
+    joint_log_probs,
     marginal_log_probs,
     moments,
     sample,
     sample_at,
     uncertainty,
 )
-from epinet_eqx.predict._inputs import make_draws
 
 X = jnp.array([[1.0, 0.0], [0.0, 1.0], [2.0, 2.0]])
 Y = jnp.array([[0.5], [0.0], [1.0]])
 ENN = Linear(jnp.ones((1, 2)))
 
 
-def joint(x=X, y=Y, likelihood=None, num_samples=4, chunk_size=16, key=0):
+def joint(x=X, y=Y, likelihood=None, num_samples=4, chunk_size=16):
     likelihood = Gaussian(1.0) if likelihood is None else likelihood
-    key = None if key is None else jr.key(key)
-    return joint_log_prob(ENN, x, y, likelihood=likelihood, num_samples=num_samples, chunk_size=chunk_size, key=key)
+    draws = Draws.sample(ENN.index, num_samples, key=jr.key(0), chunk_size=chunk_size)
+    return joint_log_prob(ENN, x, y, draws, likelihood=likelihood)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"num_samples": 0}, "`num_samples` must be a positive integer; got 0."),
-        ({"num_samples": None}, "`num_samples` must be given for an index without a finite support, GaussianIndex"),
-        ({"key": None}, "`key` must be given to draw `num_samples` = 4 indices; got None."),
         ({"chunk_size": 0}, "`chunk_size` must be a positive integer; got 0."),
         ({"x": X[:0]}, "`x` must not be empty; got shapes"),
         ({"x": jnp.array(1.0)}, "`x` must hold arrays with a leading batch axis"),
@@ -53,6 +51,16 @@ def test_bad_arguments_are_named_with_their_value(arguments, message):
     with pytest.raises(ValueError) as error:
         joint(**arguments)
     assert message in str(error.value)
+
+
+def test_draws_of_another_kind_or_index_are_refused(as_user):
+    for other in (1000, jr.key(0), None):
+        with pytest.raises(ValueError, match="`draws` must be `Draws` of the index, such as `Draws.sample"):
+            joint_log_prob(ENN, X, Y, other)
+    with pytest.raises(ValueError, match="`draws` must be of the index of `enn`, GaussianIndex"):
+        joint_log_prob(ENN, X, Y, Draws.all(ParticleIndex(3)))
+    with pytest.raises(ValueError, match="`num_samples` must be a positive integer; got None"):
+        Draws.sample(ENN.index, None, key=jr.key(0))
 
 
 def test_bad_scale_of_the_noise():
@@ -73,13 +81,14 @@ def test_bad_labels(y, message):
     table = Table(jnp.zeros((1, 2, 2)))
     for call in (joint_log_prob, lambda *a, **k: conditional_log_probs(*a, jnp.array(0), **k)):
         with pytest.raises(ValueError) as error:
-            call(table, jnp.arange(2), y, num_samples=None, key=None)
+            call(table, jnp.arange(2), y, draws=Draws.all(table.index))
         assert message in str(error.value)
 
 
 def test_table_that_would_not_fit():
     with pytest.raises(ValueError, match="at most 1048576 entries; got 30 inputs of 2 classes"):
-        joint_table(Table(jnp.zeros((1, 1, 2))), jnp.zeros(30, int), num_samples=None, key=None)
+        table = Table(jnp.zeros((1, 1, 2)))
+        joint_log_probs(table, jnp.zeros(30, int), Draws.all(table.index))
 
 
 def test_bad_indices_and_batches():
@@ -90,24 +99,25 @@ def test_bad_indices_and_batches():
     ):
         sample_at(ENN, X, jnp.zeros((0, 2)))
     with pytest.raises(ValueError, match="`batch_size` must be a positive integer; got 0"):
-        moments(ENN, X, num_samples=3, batch_size=0, key=jr.key(0))
-    with pytest.raises(ValueError, match="finite support, KeyIndex"):
-        make_draws(KeyIndex(), None, chunk_size=16, key=None)
+        moments(ENN, X, Draws.sample(ENN.index, 3, key=jr.key(0), batch_size=0))
+    with pytest.raises(ValueError, match="`index` must have a finite support .* got KeyIndex"):
+        Draws.all(KeyIndex())
 
 
 def test_wrong_input_shape_is_named_before_anything_compiles():
     traces = Traces()
     with pytest.raises(Exception, match="x"):
-        sample(Counting(ENN, traces), jnp.zeros((3, 5)), num_samples=2, key=jr.key(0))
+        sample(Counting(ENN, traces), jnp.zeros((3, 5)), Draws.sample(ENN.index, 2, key=jr.key(0)))
     assert traces.count == 1
 
 
 def test_nan_of_the_network_is_an_error():
     table = Table([[[0.0, 1.0], [jnp.nan, 0.0]]])
+    draws = Draws.all(table.index)
     for function in (marginal_log_probs, uncertainty, moments):
-        assert np.isfinite(jax.tree.leaves(function(table, jnp.array([0]), num_samples=None, key=None))[0]).all()
+        assert np.isfinite(jax.tree.leaves(function(table, jnp.array([0]), draws))[0]).all()
         with pytest.raises(ValueError, match="`enn` must not output NaN; got NaN in the .* over 1 indices"):
-            function(table, jnp.arange(2), num_samples=None, key=None)
+            function(table, jnp.arange(2), draws)
 
 
 def test_checks_hold_inside_compiled_programs():
@@ -115,7 +125,7 @@ def test_checks_hold_inside_compiled_programs():
 
     @eqx.filter_jit
     def value(x, y):
-        return joint_log_prob(table, x, y, num_samples=None, key=None)
+        return joint_log_prob(table, x, y, Draws.all(table.index))
 
     assert np.allclose(value(jnp.array([0]), jnp.array([1])), -np.log1p(np.exp(-1)))
     with pytest.raises(RuntimeError, match="`y` must hold classes from 0 to 1"):
@@ -128,4 +138,4 @@ def test_numpy_data_and_small_integer_labels_are_welcome():
     table = Table([[[0.0, 1.0], [3.0, 0.0]]])
     x, y = np.arange(2), np.array([1, 0], dtype=np.uint8)
     expected = -np.log1p(np.exp(-1)) - np.log1p(np.exp(-3))
-    assert np.allclose(joint_log_prob(table, x, y, num_samples=None, key=None), expected)
+    assert np.allclose(joint_log_prob(table, x, y, Draws.all(table.index)), expected)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from epinet_eqx import Tempered
+from epinet_eqx import Draws, Tempered
 from epinet_eqx.data import stored_base
 from epinet_eqx.epinet import attach
 from epinet_eqx.metrics import log_losses
@@ -171,7 +171,9 @@ def test_losses_are_those_of_the_library(getkey):
     for place, temperature in enumerate((1.0, 0.5)):
         for count_place, count in enumerate((7, 30)):
             for tau in (1, 10, 100):
-                expected = log_losses(Tempered(enn, temperature), x, y, tau=tau, num_samples=count, key=key)
+                expected = log_losses(
+                    Tempered(enn, temperature), x, y, Draws.sample(enn.index, count, key=key), tau=tau
+                )
                 np.testing.assert_allclose(found.joint[tau][place, count_place], expected.joint.values, rtol=2e-4)
             np.testing.assert_allclose(found.marginal[place, count_place], expected.marginal.values, rtol=1e-4)
             assert expected.error is not None

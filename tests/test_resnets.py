@@ -199,7 +199,7 @@ def test_dropout_variant_is_an_enn(getkey):
     _, _, state = run(network, x, state)
     fixed = with_statistics(network, state)
     enn = MCDropout(fixed.masked)
-    samples = epi.predict.sample(enn, x, num_samples=4, key=getkey()).outputs
+    samples = epi.predict.sample(enn, x, epi.Draws.sample(enn.index, 4, key=getkey())).outputs
     assert jnp.unique(samples[:, 0, 0]).size == 4
     # Without masks, and in inference mode even with a key, it is the network itself.
     plain = jax.vmap(fixed)(x)
@@ -231,7 +231,7 @@ def test_an_epinet_on_frozen_statistics(getkey, tmp_path):
     mask = epi.trainable_mask(fixed)
     assert not any(jax.tree.leaves(mask.state)) and mask.network.stem.conv.weight
     enn = epi.attach(fixed, num_classes=10, index_dim=3, key=getkey())
-    samples = epi.predict.sample(enn, x, num_samples=2, key=getkey()).outputs
+    samples = epi.predict.sample(enn, x, epi.Draws.sample(enn.index, 2, key=getkey())).outputs
     assert samples.shape == (2, 4, 10)
     epi.save(tmp_path / "enn.safetensors", enn)
     like = eqx.filter_eval_shape(lambda enn: enn, enn)

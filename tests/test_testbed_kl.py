@@ -10,7 +10,8 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from epinet_eqx import named_keys
+from epinet_eqx import Draws, named_keys
+from epinet_eqx._counts import outcome_cases
 from epinet_eqx.bayes import Deterministic, Ensemble
 from epinet_eqx.networks import MLP
 from epinet_eqx.testbed import (
@@ -23,7 +24,6 @@ from epinet_eqx.testbed import (
     sampled_kl,
     stack_problems,
 )
-from epinet_eqx.testbed._cases import outcome_cases
 from epinet_eqx.testbed._kl import _draw_anchors
 
 pytestmark = pytest.mark.once
@@ -66,7 +66,9 @@ def test_cases_are_all_sequences_of_outcomes(tau, num_outcomes):
 
 def test_exact_kl_is_the_sum_over_all_draws_and_labels(problem, ensemble, getkey):
     key = getkey()
-    estimates = eqx.filter_jit(lambda: exact_kl(ensemble, problem, taus=(1, 2, 3), num_batches=3, key=key))()
+    estimates = eqx.filter_jit(
+        lambda: exact_kl(ensemble, problem, Draws.all(ensemble.index), taus=(1, 2, 3), num_batches=3, key=key)
+    )()
     (anchor_key,) = named_keys(key, "anchors")
     anchors = _draw_anchors(2, 3, key=anchor_key)
     for batch in range(3):
@@ -88,8 +90,9 @@ def test_sampled_kl_converges_to_the_exact_one(problem, ensemble, getkey):
 
     @eqx.filter_jit
     def both():
-        options = dict(taus=(1, 10), num_batches=300, num_samples=None, key=key)
-        return exact_kl(ensemble, problem, **options), sampled_kl(ensemble, problem, num_draws=4, **options)
+        draws, options = Draws.all(ensemble.index), dict(taus=(1, 10), num_batches=300, key=key)
+        exact = exact_kl(ensemble, problem, draws, **options)
+        return exact, sampled_kl(ensemble, problem, draws, num_draws=4, **options)
 
     exact, sampled = both()
     for tau in (1, 10):
@@ -100,13 +103,15 @@ def test_sampled_kl_converges_to_the_exact_one(problem, ensemble, getkey):
 
 
 def test_the_truth_has_no_divergence(problem, getkey):
-    key = getkey()
+    key, truth = getkey(), Deterministic(problem.model)
 
     @eqx.filter_jit
-    def kl(estimator, num_samples):
-        return estimator(Deterministic(problem.model), problem, num_batches=20, num_samples=num_samples, key=key)
+    def kl(estimator, draws):
+        return estimator(truth, problem, draws, num_batches=20, key=key)
 
-    for estimates in (kl(exact_kl, "auto"), kl(sampled_kl, 7)):
+    exact, sampled = Draws.auto(truth.index, 7, key=key), Draws.sample(truth.index, 7, key=key)
+    assert exact.exact and not sampled.exact
+    for estimates in (kl(exact_kl, exact), kl(sampled_kl, sampled)):
         for estimate in estimates.values():
             np.testing.assert_allclose(estimate.values, 0, atol=2e-4)
     assert estimates[10].num_samples == 7
@@ -117,7 +122,7 @@ def test_given_batches_are_scored_by_the_formula(ensemble, getkey):
     log_likelihoods = jnp.array([-1.0, -2.0, -3.0, -4.0])
     problem = Problem.from_arrays(x[0], y[0], x, y, log_likelihoods, temperature=0.1)
     problem = problem.with_tests(x[:, :1], y[:, :1], log_likelihoods / 5)
-    estimates = given_kl(ensemble, problem, num_samples=None, key=getkey())
+    estimates = given_kl(ensemble, problem, Draws.all(ensemble.index))
     assert set(estimates) == {5, 1}
     for tau, scale in ((5, 1), (1, 5)):
         log_p = log_probs(ensemble, x[:, :tau].reshape(-1, 2)).reshape(3, 4, tau, 2)
@@ -129,9 +134,9 @@ def test_given_batches_are_scored_by_the_formula(ensemble, getkey):
     stacked = evaluate(enns, stack_problems([problem]), taus=(5,), num_samples=None, keys=getkey()[None])
     np.testing.assert_allclose(stacked[5].values[0], estimates[5].values, rtol=1e-5)
     with pytest.raises(ValueError, match="`taus` must be those of the given test batches, \\(5, 1\\); got 10"):
-        given_kl(ensemble, problem, taus=(10,), key=getkey())
+        given_kl(ensemble, problem, Draws.all(ensemble.index), taus=(10,))
     with pytest.raises(ValueError, match="`problem` must have a true model"):
-        exact_kl(ensemble, problem, key=getkey())
+        exact_kl(ensemble, problem, Draws.all(ensemble.index), key=getkey())
 
 
 def test_failures_are_counted_and_not_averaged_over(problem, getkey):
@@ -147,15 +152,16 @@ def test_failures_are_counted_and_not_averaged_over(problem, getkey):
         assert bool(jnp.isfinite(estimate.mean[0])) and not jnp.any(jnp.isfinite(estimate.mean[1:]))
         assert bool(jnp.isfinite(estimate.standard_error[0])) and bool(jnp.isinf(estimate.mean[2]))
     # A member of a stack is scored as it would be alone.
-    alone = eqx.filter_jit(exact_kl)(jax.tree.map(lambda leaf: leaf[0], enns), problem, num_batches=6, key=keys[0])
+    first = jax.tree.map(lambda leaf: leaf[0], enns)
+    alone = eqx.filter_jit(exact_kl)(first, problem, Draws.all(first.index), num_batches=6, key=keys[0])
     np.testing.assert_allclose(alone[10].values, estimates[10].values[0], rtol=1e-5)
 
 
 def test_bad_requests_are_refused(problem, ensemble, getkey):
     with pytest.raises(ValueError, match="`taus` must give at most 1771 cases of 2 classes.*got tau = 21. Use"):
-        exact_kl(ensemble, problem, taus=(21,), key=getkey())
+        exact_kl(ensemble, problem, Draws.all(ensemble.index), taus=(21,), key=getkey())
     with pytest.raises(ValueError, match="`taus` must hold at least one number .* and each once; got \\(1, 1\\)"):
-        sampled_kl(ensemble, problem, taus=(1, 1), key=getkey())
+        sampled_kl(ensemble, problem, Draws.all(ensemble.index), taus=(1, 1), key=getkey())
     with pytest.raises(ValueError, match="`problems` must be a stack"):
         evaluate(ensemble, problem, keys=getkey()[None])
     with pytest.raises(ValueError, match="`enns` must hold one ENN per problem, 1; got 3"):

@@ -6,6 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
+from epinet_eqx._compile import jit_unoptimized
 from epinet_eqx.testbed import (
     GenerativeModel,
     Problem,
@@ -19,7 +20,6 @@ from epinet_eqx.testbed import (
     stack_problems,
     take_member,
 )
-from epinet_eqx.testbed._compile import jit_unoptimized
 
 pytestmark = pytest.mark.once
 

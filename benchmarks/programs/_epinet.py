@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 
-from epinet_eqx import AbstractENN, attach
+from epinet_eqx import AbstractENN, Draws, attach
 from epinet_eqx.metrics import dyadic_log_loss, log_losses, sampled_dyadic_log_loss
 from epinet_eqx.networks import MLP
-from epinet_eqx.predict import joint_table, uncertainty
+from epinet_eqx.predict import joint_log_probs, uncertainty
 
 from ._program import Program
 
@@ -69,7 +69,7 @@ def _evaluation(metric: Any, value: float) -> Program:
     enn = make_epinet(value)
 
     def evaluate(enn: AbstractENN, x: jax.Array, y: jax.Array, key: jax.Array) -> Any:
-        return metric(enn, x, y, num_samples=SAMPLES, chunk_size=CHUNK, key=key)
+        return metric(enn, x, y, Draws.sample(enn.index, SAMPLES, key=key, chunk_size=CHUNK))
 
     return Program(evaluate, (enn, _inputs(value), _labels(), jr.key(4)), enn, TRIPS)
 
@@ -86,11 +86,11 @@ def dyadic_exact(value: float) -> Program:
 
 def dyadic_sampled(value: float) -> Program:
     """The joint loss of labels drawn from four anchors."""
-    return _evaluation(ft.partial(sampled_dyadic_log_loss, num_anchors=4), value)
+    return _evaluation(ft.partial(sampled_dyadic_log_loss, num_anchors=4, key=jr.key(5)), value)
 
 
 def _uncertainty(enn: AbstractENN, x: jax.Array, key: jax.Array) -> Any:
-    return uncertainty(enn, x, num_samples=SAMPLES, chunk_size=CHUNK, key=key)
+    return uncertainty(enn, x, Draws.sample(enn.index, SAMPLES, key=key, chunk_size=CHUNK))
 
 
 def decomposition(value: float) -> Program:
@@ -100,7 +100,7 @@ def decomposition(value: float) -> Program:
 
 
 def _table(enn: AbstractENN, x: jax.Array, key: jax.Array) -> Any:
-    return joint_table(enn, x, num_samples=SAMPLES, chunk_size=CHUNK, key=key)
+    return joint_log_probs(enn, x, Draws.sample(enn.index, SAMPLES, key=key, chunk_size=CHUNK))
 
 
 def joint_probabilities(value: float) -> Program:
@@ -114,6 +114,6 @@ def losses_as_called(value: float) -> Program:
     enn = make_epinet(value)
 
     def call(enn: AbstractENN, x: jax.Array, y: jax.Array) -> Any:
-        return log_losses(enn, x, y, num_samples=CHUNK, key=jr.key(4))
+        return log_losses(enn, x, y, Draws.sample(enn.index, CHUNK, key=jr.key(4)))
 
     return Program(call, (enn, _inputs(value), _labels()), enn)

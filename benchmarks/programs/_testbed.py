@@ -7,14 +7,13 @@ import equinox as eqx
 import jax
 import jax.random as jr
 
-from epinet_eqx import AbstractENN
+from epinet_eqx import AbstractENN, Draws, named_keys
 from epinet_eqx.testbed import GenerativeModel, Problem, evaluate, exact_kl, sampled_kl
 
 from ._program import Program
 from ._training import CLASSES, INPUTS, knowledge_at, make_agent, make_data
 
 BATCHES, SAMPLES, CHUNK = 100, 100, 4
-OPTIONS: dict[str, Any] = {"num_batches": BATCHES, "num_samples": SAMPLES, "chunk_size": CHUNK}
 
 
 def _problem_and_enn(value: float) -> tuple[Problem, AbstractENN]:
@@ -29,7 +28,9 @@ def _estimate(estimator: Any, value: float) -> Program:
     problem, enn = _problem_and_enn(value)
 
     def run(enn: AbstractENN, problem: Problem, key: jax.Array) -> Any:
-        return estimator(enn, problem, **OPTIONS, key=key)
+        (index_key,) = named_keys(key, "indices")
+        draws = Draws.sample(enn.index, SAMPLES, key=index_key, chunk_size=CHUNK)
+        return estimator(enn, problem, draws, num_batches=BATCHES, key=key)
 
     return Program(run, (enn, problem, jr.key(2)), enn, SAMPLES // CHUNK)
 
@@ -48,4 +49,5 @@ def evaluation_as_called(value: float) -> Program:
     """The evaluation of a stack of one, called as a user does."""
     problem, enn = _problem_and_enn(value)
     problems, enns = jax.tree.map(lambda leaf: leaf[None] if eqx.is_array(leaf) else leaf, (problem, enn))
-    return Program(ft.partial(evaluate, **OPTIONS, keys=jr.key(2)[None]), (enns, problems), enn)
+    options = {"num_batches": BATCHES, "num_samples": SAMPLES, "chunk_size": CHUNK, "keys": jr.key(2)[None]}
+    return Program(ft.partial(evaluate, **options), (enns, problems), enn)

@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from epinet_eqx import AbstractENN, named_keys
+from epinet_eqx import AbstractENN, Draws, named_keys
 from epinet_eqx.data import digits
 from epinet_eqx.decisions import (
     Acquisition,
@@ -65,7 +65,7 @@ def make_acquisition(config: ActiveOf) -> Acquisition:
 
         def choose(enn: AbstractENN, x: Array, size: int, *, available: Array, key: PRNGKeyArray) -> Array:
             # The pool is in a random order: its first inputs are like any others.
-            scores = epig_scores(enn, x, x[: config.num_targets], num_samples=config.num_samples, key=key)
+            scores = epig_scores(enn, x, x[: config.num_targets], Draws.sample(enn.index, config.num_samples, key=key))
             return acquire(scores, size, available=available)
 
         return choose
@@ -106,7 +106,7 @@ class Accuracy(eqx.Module):
 
     def __call__(self, enn: AbstractENN) -> Float[Array, ""]:
         """Return the accuracy of the marginal prediction."""
-        log_probs = marginal_log_probs(enn, self.x, num_samples=self.num_samples, key=self.key)
+        log_probs = marginal_log_probs(enn, self.x, Draws.sample(enn.index, self.num_samples, key=self.key))
         return jnp.mean((jnp.argmax(log_probs, axis=1) == self.y).astype(float))
 
 

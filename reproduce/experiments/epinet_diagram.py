@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from epinet_eqx import attach, named_keys, predict, trainable_mask
+from epinet_eqx import Draws, attach, named_keys, predict, trainable_mask
 from epinet_eqx._tree import count_parameters, unwrap
 from epinet_eqx.epinet import Epinet, MLPEpinet, NetworkEnsemble, PriorNetwork, mlp_prior
 from epinet_eqx.networks import MLP, FunctionNetwork, Linear
@@ -153,7 +153,7 @@ def _base_passes(enn: Epinet, num_samples: int, x: Array, *, key: PRNGKeyArray) 
         return output, features
 
     enn = eqx.tree_at(lambda enn: enn.base, enn, FunctionNetwork(counted))
-    samples = predict.sample(enn, x[None], num_samples=num_samples, key=key)
+    samples = predict.sample(enn, x[None], Draws.sample(enn.index, num_samples, key=key))
     jax.block_until_ready(samples.outputs)
     jax.effects_barrier()
     return len(passes)

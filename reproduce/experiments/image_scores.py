@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
-from epinet_eqx import AbstractENN, Tempered
+from epinet_eqx import AbstractENN, Draws, Tempered
 from epinet_eqx.losses import Batch
 from epinet_eqx.metrics import Cost, Estimate, LogLosses, cost, log_loss_curve, log_losses, tune_temperature
 
@@ -33,7 +33,12 @@ def losses_row(found: LogLosses) -> dict[str, Any]:
 
 def is_finite(enn: AbstractENN) -> bool:
     """Return whether the index has a finite support, over which averages are exact."""
-    return hasattr(enn.index, "support")
+    return enn.index.support() is not None
+
+
+def draws_of(enn: AbstractENN, num_samples: int, *, key: PRNGKeyArray) -> Draws:
+    """Return all indices of a finite support, however many, or sampled ones."""
+    return Draws.all(enn.index) if is_finite(enn) else Draws.sample(enn.index, num_samples, key=key)
 
 
 def joined(estimates: Sequence[Estimate]) -> Estimate:
@@ -48,16 +53,15 @@ def choose_temperature(enn: AbstractENN, protocol: Protocol, held_out: Iterable[
 
     The paper tunes every method for its joint loss, subject to its marginal loss. A tenth of the indices will do.
     """
-    finite = is_finite(enn)
+    draws = draws_of(enn, max(100, protocol.num_samples // 10), key=key)
     temperatures = jnp.asarray(protocol.temperatures)
     found = [
         tune_temperature(
             enn,
             batch.x,
             batch.y,
+            draws,
             temperatures=temperatures,
-            num_samples=None if finite else max(100, protocol.num_samples // 10),
-            key=None if finite else key,
         )
         for batch in held_out
     ]
@@ -69,12 +73,13 @@ def choose_temperature(enn: AbstractENN, protocol: Protocol, held_out: Iterable[
 
 def _losses(enn: AbstractENN, batches: Iterable[Batch], counts: Sequence[int], key: PRNGKeyArray) -> list[LogLosses]:
     """Return the losses at each number of indices, or the exact ones, over all batches."""
+    draws = draws_of(enn, counts[-1], key=key)
     parts: list[tuple[LogLosses, ...]] = []
     for batch in batches:
-        if is_finite(enn):
-            parts.append((log_losses(enn, batch.x, batch.y, num_samples=None, key=None),))
+        if draws.exact:
+            parts.append((log_losses(enn, batch.x, batch.y, draws),))
         else:
-            parts.append(log_loss_curve(enn, batch.x, batch.y, sample_counts=tuple(counts), key=key))
+            parts.append(log_loss_curve(enn, batch.x, batch.y, draws, sample_counts=tuple(counts)))
     names = ("marginal", "joint", "error")
     return [
         LogLosses(*(joined([getattr(one, name) for one in own]) for name in names)) for own in zip(*parts, strict=True)

@@ -20,7 +20,7 @@ from .image_lab import BASELINES, Lab
 from .image_memory import MemoryBackend
 from .image_plan import Planned, Planner
 from .image_scale import ScaleBackend
-from .image_scores import is_finite, joined, score
+from .image_scores import draws_of, joined, score
 
 Rows = list[dict[str, Any]]
 
@@ -111,14 +111,10 @@ def _augmented(lab: Lab, families: Sequence[str]) -> Rows:
     for family in families:
         known = {(row["agent"], row["size"]): row for row in _scores(lab, family) if _is_shown(lab, row)}
         for agent in _agents(lab, family):
-            plain, finite = known[agent.name, agent.size], is_finite(agent.enn)
+            plain = known[agent.name, agent.size]
             tempered = Tempered(agent.enn, plain["temperature"])
-            options: Any = {
-                "tau": 10,
-                "num_samples": None if finite else protocol.num_samples,
-                "key": None if finite else lab.key_of("indices", shared=True),
-            }
-            parts = [joint_log_loss(tempered, batch.x, batch.y, **options) for batch in agent.batches("augmented")]
+            draws = draws_of(tempered, protocol.num_samples, key=lab.key_of("indices", shared=True))
+            parts = [joint_log_loss(tempered, batch.x, batch.y, draws, tau=10) for batch in agent.batches("augmented")]
             found = joined(parts)
             result = {"augmented": float(found.mean), "augmented_error": float(found.standard_error)}
             rows.append({**plain, **result})

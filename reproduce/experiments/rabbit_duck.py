@@ -8,7 +8,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
-from epinet_eqx import AbstractENN, predict
+from epinet_eqx import AbstractENN, Draws, predict
 from epinet_eqx.indices import AbstractIndex, GaussianIndex
 
 from ..configs import EnnRabbitDuck, RabbitDuck
@@ -91,15 +91,15 @@ def drawings(tau: int) -> Float[Array, "tau pixels"]:
     return jnp.zeros((tau, 1))
 
 
-def _tables(enn: AbstractENN, **how: Any) -> tuple[np.ndarray, np.ndarray]:
+def _tables(enn: AbstractENN, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
     """Return the probabilities of one label and of two."""
-    marginal = predict.marginal_log_probs(enn, drawings(1), **how)[0]
-    return np.exp(marginal), np.exp(predict.joint_table(enn, drawings(2), **how))
+    marginal = predict.marginal_log_probs(enn, drawings(1), draws)[0]
+    return np.exp(marginal), np.exp(predict.joint_log_probs(enn, drawings(2), draws))
 
 
 def _standard_errors(enn: AbstractENN, num_samples: int, *, key: PRNGKeyArray) -> tuple[np.ndarray, np.ndarray]:
     """Return the standard errors of the Monte Carlo tables, from the spread of the tables over the indices."""
-    outputs = predict.sample(enn, drawings(2), num_samples=num_samples, key=key).outputs
+    outputs = predict.sample(enn, drawings(2), Draws.sample(enn.index, num_samples, key=key)).outputs
     probs = np.asarray(jax.nn.softmax(outputs))
     joint = probs[:, 0, :, None] * probs[:, 1, None, :]
     marginal_error, joint_error = (np.std(p, axis=0, ddof=1) / num_samples**0.5 for p in (probs[:, 0], joint))
@@ -112,8 +112,8 @@ def tables(config: RabbitDuck, *, key: PRNGKeyArray) -> list[Row]:
     exact_enns = make_enns(config.logit_gap, SignIndex())
     for name, enn in make_enns(config.logit_gap, GaussianIndex(1)).items():
         exact = exact_enns[name]
-        marginal, joint = _tables(exact, num_samples=None, key=None)
-        marginal_mc, joint_mc = _tables(enn, num_samples=config.num_samples, key=key)
+        marginal, joint = _tables(exact, Draws.all(exact.index))
+        marginal_mc, joint_mc = _tables(enn, Draws.sample(enn.index, config.num_samples, key=key))
         marginal_se, joint_se = _standard_errors(enn, config.num_samples, key=key)
         common = {"enn": name, "num_samples": config.num_samples}
         for c, label in enumerate(CLASSES):
@@ -121,7 +121,7 @@ def tables(config: RabbitDuck, *, key: PRNGKeyArray) -> list[Row]:
             rows.append({**common, "table": "marginal", "y1": label, "exact": marginal[c], **sampled})
         for c1, label1 in enumerate(CLASSES):
             given = predict.conditional_log_probs(
-                exact, drawings(1), np.array([c1]), np.zeros(1), num_samples=None, key=None
+                exact, drawings(1), np.array([c1]), np.zeros(1), Draws.all(exact.index)
             )
             for c2, label2 in enumerate(CLASSES):
                 cell = {**common, "y1": label1, "y2": label2}
@@ -151,6 +151,6 @@ def outputs(config: EnnRabbitDuck, *, key: PRNGKeyArray) -> list[Row]:
             rows.append({"enn": name, "kind": "curve", "z": z, "probability": prob[0]})
         for z, prob in zip(config.table_indices, probs[config.num_points :], strict=True):
             rows += _cells({"enn": name, "kind": "at z", "z": z}, prob[:, None] * prob[None, :])
-        _, joint = _tables(enn, num_samples=None, key=None)
+        _, joint = _tables(enn, Draws.all(enn.index))
         rows += _cells({"enn": name, "kind": "integral"}, joint)
     return rows

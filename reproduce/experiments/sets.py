@@ -12,10 +12,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from epinet_eqx import AbstractENN, named_keys
+from epinet_eqx import AbstractENN, Draws, named_keys
+from epinet_eqx._compile import jit_for_one_run
 from epinet_eqx.decisions import any_success, as_independent, choose_set, sample_labels, set_reward
 from epinet_eqx.testbed import GenerativeModel, Problem, Setting, generate_problems, problem_keys, train_agent
-from epinet_eqx.testbed._compile import jit_for_one_run
 
 from ..configs.decisions import SetsOf
 from ..record import Row
@@ -47,7 +47,8 @@ def choose(
     """Return the true expected reward of the set that each way of choosing takes, from one pool."""
     pool_key, label_key, order_key = named_keys(key, "pool", "labels", "order")
     x = make_candidates(config, copies, key=pool_key)
-    labels = sample_labels(enn, x, num_samples=config.num_samples, key=label_key)
+    (index_key,) = named_keys(label_key, "index")
+    labels = sample_labels(enn, x, Draws.sample(enn.index, config.num_samples, key=index_key), key=label_key)
     sets = jnp.asarray(all_sets(config.num_candidates, config.set_size))
     # Given the true model, labels are independent.
     failure = 1 - jax.nn.softmax(jax.vmap(model)(x))[:, 1]

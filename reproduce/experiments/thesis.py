@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from epinet_eqx import named_keys
+from epinet_eqx._compile import jit_unoptimized
 from epinet_eqx.decisions import NeuralBandit, run_bandits
 from epinet_eqx.testbed import Problem, Setting, evaluate, stack_problems
-from epinet_eqx.testbed._compile import jit_unoptimized
 
 from ..configs.decisions import ThesisOf
 from ..record import Row

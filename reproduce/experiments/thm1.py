@@ -17,7 +17,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from epinet_eqx import AbstractENN, named_keys, predict
+from epinet_eqx import AbstractENN, Draws, named_keys, predict
 from epinet_eqx.decisions import (
     choice_probs,
     choose_action,
@@ -52,8 +52,8 @@ def _exact(enn: AbstractENN, marginal: AbstractENN, tau: int) -> dict[str, Float
     vectors = sign_vectors(tau)
     rewards = (tau**2 - jnp.square(vectors @ vectors.T)) / tau**2
     rewards = rewards.reshape(-1, *[2] * tau)
-    joint_probs = jnp.exp(predict.joint_table(enn, drawings(tau), num_samples=None, key=None))
-    marginal_probs = jnp.exp(predict.joint_table(marginal, drawings(tau), num_samples=None, key=None))
+    joint_probs = jnp.exp(predict.joint_log_probs(enn, drawings(tau), Draws.all(enn.index)))
+    marginal_probs = jnp.exp(predict.joint_log_probs(marginal, drawings(tau), Draws.all(marginal.index)))
     earned = expected_rewards(rewards, joint_probs)
     return {
         "joint": choice_probs(earned) @ earned,
@@ -63,6 +63,12 @@ def _exact(enn: AbstractENN, marginal: AbstractENN, tau: int) -> dict[str, Float
 
 
 @eqx.filter_jit
+def _labels(enn: AbstractENN, tau: int, num_samples: int, *, key: PRNGKeyArray) -> Int[Array, "samples tau"]:
+    """Draw combinations of labels from the joint prediction."""
+    (index_key,) = named_keys(key, "index")
+    return sample_labels(enn, drawings(tau), Draws.sample(enn.index, num_samples, key=index_key), key=key)
+
+
 def _monte_carlo(
     enn: AbstractENN, marginal: AbstractENN, config: MarginalsInsufficientRun, *, key: PRNGKeyArray
 ) -> dict[str, Float[Array, " replicas"]]:
@@ -75,12 +81,12 @@ def _monte_carlo(
 
     def act(agent: AbstractENN, key: PRNGKeyArray) -> Int[Array, ""]:
         label_key, choice_key = named_keys(key, "labels", "choice")
-        labels = sample_labels(agent, drawings(tau), num_samples=config.num_samples, key=label_key)
+        labels = _labels(agent, tau, config.num_samples, key=label_key)
         return choose_action(expected_rewards_from_samples(reward_fn, labels), key=choice_key)
 
     def replica(replica_key: PRNGKeyArray) -> dict[str, Float[Array, ""]]:
         world_key, joint_key, marginal_key, guess_key = named_keys(replica_key, "world", "joint", "marginal", "random")
-        rewards = reward_fn(sample_labels(enn, drawings(tau), num_samples=1, key=world_key)[0])
+        rewards = reward_fn(_labels(enn, tau, 1, key=world_key)[0])
         return {
             "joint": rewards[act(enn, joint_key)],
             "marginal": rewards[act(marginal, marginal_key)],
@@ -97,7 +103,7 @@ def decide(config: MarginalsInsufficientRun, *, key: PRNGKeyArray) -> list[Row]:
     """
     gap = jnp.asarray(config.logit_gap)
     world = Insufficient(logit_gap=gap, index=SignIndex())
-    logits = predict.marginal_log_probs(world, drawings(1), num_samples=None, key=None)[0]
+    logits = predict.marginal_log_probs(world, drawings(1), Draws.all(world.index))[0]
     exact = _exact(world, Ambiguous(logits=logits, index=SignIndex()), config.tau)
     index = GaussianIndex(1)
     agents = Insufficient(logit_gap=gap, index=index), Ambiguous(logits=logits, index=index)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float64, PRNGKeyArray
 
-from epinet_eqx import named_keys, predict
+from epinet_eqx import Draws, named_keys, predict
 
 from ..configs import BNNAgreement, CounterExample
 from ..record import Row
@@ -71,9 +71,10 @@ def _table(
     bnn: BNN, x: Any, direct: Outputs, outputs: Outputs, config: BNNAgreement, *, key: PRNGKeyArray
 ) -> list[Row]:
     """Return the joint probabilities of all combinations of labels by both ways, with their standard errors."""
-    enumerated = hasattr(bnn.enn.index, "support")
-    num_samples = None if enumerated else config.num_samples
-    log_table = predict.joint_table(bnn.enn, x, num_samples=num_samples, chunk_size=1000, key=key)
+    index = bnn.enn.index
+    enumerated = index.support() is not None
+    draws = Draws.all(index) if enumerated else Draws.sample(index, config.num_samples, key=key, chunk_size=1000)
+    log_table = predict.joint_log_probs(bnn.enn, x, draws)
     table = np.exp(np.asarray(log_table, np.float64))
     root = np.sqrt(config.num_samples)
     if bnn.atoms is None:
@@ -93,7 +94,7 @@ def _table(
             "enn_log_prob": np.log(table.ravel()[cell]).item(),
             "enn_error": (error[cell] / table.ravel()[cell]).item(),
             "redrawn_log_prob": np.log(product[cell]).item(),
-            "num_samples": num_samples or 0,
+            "num_samples": 0 if enumerated else config.num_samples,
         }
         for cell in range(table.size)
     ]
@@ -101,9 +102,9 @@ def _table(
 
 def _exact(bnn: BNN, x: Any, cells: list[Row]) -> list[Row]:
     """Return the largest differences where both ways can be enumerated."""
-    if bnn.atoms is None or not hasattr(bnn.enn.index, "support"):
+    if bnn.atoms is None or bnn.enn.index.support() is None:
         return []
-    outputs = np.asarray(predict.sample(bnn.enn, x, num_samples=None, key=None).outputs, np.float64)
+    outputs = np.asarray(predict.sample(bnn.enn, x, Draws.all(bnn.enn.index)).outputs, np.float64)
     table, expected = (np.exp([row[name] for row in cells]) for name in ("enn_log_prob", "bnn_log_prob"))
     differences = {
         "outputs": np.max(np.abs(outputs - bnn.atoms.outputs)).item(),
@@ -121,7 +122,7 @@ def agreement(config: BNNAgreement, *, key: PRNGKeyArray) -> list[Row]:
     x = jnp.asarray(inputs)
 
     def sampled(enn: Any, name: str) -> Outputs:
-        samples = predict.sample(enn, x, num_samples=config.num_samples, chunk_size=1000, key=keys[name])
+        samples = predict.sample(enn, x, Draws.sample(enn.index, config.num_samples, key=keys[name], chunk_size=1000))
         return np.asarray(samples.outputs, np.float64)
 
     direct = bnn.sample(numpy_generator(keys["direct"]), config.num_samples)

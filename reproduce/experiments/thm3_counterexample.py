@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float64, PRNGKeyArray
 
-from epinet_eqx import AbstractENN, named_keys, predict
+from epinet_eqx import AbstractENN, Draws, named_keys, predict
 from epinet_eqx.bayes import BayesByBackprop, Ensemble, LinearHypermodel, Transport
 from epinet_eqx.indices import GaussianIndex
 
@@ -105,7 +105,7 @@ def counterexample(config: CounterExample, *, key: PRNGKeyArray) -> list[Row]:
     x = inputs.astype(np.float64)
 
     def sampled(model: AbstractENN, *, key: PRNGKeyArray) -> Float64[np.ndarray, "samples inputs"]:
-        samples = predict.sample(model, inputs, num_samples=config.num_samples, chunk_size=1000, key=key)
+        samples = predict.sample(model, inputs, Draws.sample(model.index, config.num_samples, key=key, chunk_size=1000))
         return np.asarray(samples.outputs[:, :, 0], np.float64)
 
     models = {"ENN": make_enn(weight, config.shift), **make_bnns(weight, generator, key=init_key)}

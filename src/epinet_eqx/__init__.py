@@ -3,6 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ._draws import Draws as Draws
 from ._enn import AbstractENN as AbstractENN
 from ._enn import Tempered as Tempered
 from ._keys import named_keys as named_keys

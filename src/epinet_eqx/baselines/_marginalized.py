@@ -37,6 +37,10 @@ class TupleIndex(AbstractIndex):
         scores = jax.vmap(lambda z, key: self.index.score(z, key=key))(z, keys)
         return jnp.sum(scores) / self.length**0.5
 
+    def support(self) -> None:
+        """Return None: the combinations of several indices are too many to enumerate."""
+        return None
+
 
 class Marginalized(AbstractENN):
     r"""Outputs $\ln \frac{1}{S} \sum_s \mathrm{softmax}(f_\theta(x, z_s))$: a classifier's average prediction.

@@ -8,8 +8,8 @@ import jax
 from jaxtyping import Array, Float, Int, PyTree
 
 from .._enn import AbstractENN
+from .._stack import num_stacked, stack, take
 from ..indices import ParticleIndex
-from ._stack import num_stacked, stack, take
 
 
 class Ensemble(AbstractENN):

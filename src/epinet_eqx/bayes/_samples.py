@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PyTree
 
 from .._checks import is_traced, require
+from .._stack import num_stacked
 from ._ensemble import Ensemble
 from ._parameters import Skeleton, parameters_of
-from ._stack import num_stacked
 
 
 def as_arrays(tree: PyTree) -> PyTree:

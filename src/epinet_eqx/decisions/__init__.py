@@ -11,14 +11,14 @@ runs.regret  # 20 curves of 1000 steps, from one compiled program
 Which labels of a pool to ask for, one by one or as a batch:
 
 ```python
-asked = acquire(bald_scores(enn, pool, num_samples=1000, key=key), 10)
-asked = batch_bald(enn, pool, 10, num_samples=100, key=key).positions
+asked = acquire(bald_scores(enn, pool, draws), 10)
+asked = batch_bald(enn, pool, 10, draws, key=key).positions
 ```
 
 And a set under a reward of the whole:
 
 ```python
-labels = sample_labels(enn, candidates, num_samples=1000, key=key)
+labels = sample_labels(enn, candidates, draws, key=key)
 choice = choose_set(any_success, labels, 3)
 ```
 """

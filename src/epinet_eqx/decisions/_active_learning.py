@@ -10,10 +10,11 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from .._checks import check_positive, num_examples, require
+from .._compile import jit_for_one_run
+from .._draws import Draws
 from .._enn import AbstractENN
 from .._keys import named_keys
 from ..losses import Batch
-from ..testbed._compile import jit_for_one_run
 from ._acquire import acquire
 from ._batch_bald import batch_bald
 from ._pool_learner import PoolLearner
@@ -26,25 +27,35 @@ inputs that are available.
 """
 
 
-def by_score(score: Callable[..., Float[Array, " batch"]], **options: Any) -> Acquisition:
-    """Return the rule that takes the inputs with the largest scores: `by_score(bald_scores, num_samples=100)`."""
+def _new_draws(enn: AbstractENN, num_samples: int | None, *, key: PRNGKeyArray) -> Draws:
+    """Return the draws of one round: the ENN, and with it the index, changes from round to round."""
+    return Draws.all(enn.index) if num_samples is None else Draws.sample(enn.index, num_samples, key=key)
+
+
+def by_score(score: Callable[..., Float[Array, " batch"]], *, num_samples: int | None, **options: Any) -> Acquisition:
+    """Return the rule that takes the inputs with the largest scores: `by_score(bald_scores, num_samples=100)`.
+
+    Each round draws `num_samples` indices anew, or takes all of a finite support if it is None.
+    """
 
     def choose(
         enn: AbstractENN, x: PyTree[Array], size: int, *, available: Bool[Array, " batch"], key: PRNGKeyArray
     ) -> Int[Array, " size"]:
-        return acquire(score(enn, x, key=key, **options), size, available=available)
+        draws = _new_draws(enn, num_samples, key=key)
+        return acquire(score(enn, x, draws=draws, **options), size, available=available)
 
     return choose
 
 
 def by_batch_bald(*, num_samples: int | None, max_combinations: int = 1000) -> Acquisition:
-    """Return the rule that chooses a batch by `batch_bald`."""
+    """Return the rule that chooses a batch by `batch_bald`, with indices drawn anew each round."""
 
     def choose(
         enn: AbstractENN, x: PyTree[Array], size: int, *, available: Bool[Array, " batch"], key: PRNGKeyArray
     ) -> Int[Array, " size"]:
-        options: dict[str, Any] = {"num_samples": num_samples, "max_combinations": max_combinations}
-        return batch_bald(enn, x, size, available=available, key=key, **options).positions
+        draws = _new_draws(enn, num_samples, key=key)
+        choice = batch_bald(enn, x, size, draws, available=available, max_combinations=max_combinations, key=key)
+        return choice.positions
 
     return choose
 

@@ -12,11 +12,11 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from .._checks import check_positive, check_scalar
+from .._draws import outputs_at
 from .._enn import AbstractENN
 from .._keys import named_keys
 from .._tree import trainable_mask
 from ..losses import AbstractLoss, Batch
-from ..predict._stream import outputs_at
 from ..training._step import Trained, update
 from ._prior_share import share_prior
 from ._replay import ReplayBuffer
@@ -142,7 +142,7 @@ class ENNAgent(AbstractBanditAgent):
         enn_key, loss_key = named_keys(key, "enn", "loss")
         enn = self.make_enn(enn_key)
         loss = self.loss if isinstance(self.loss, AbstractLoss) else self.loss(loss_key)
-        if self.num_index_samples is None and not hasattr(enn.index, "support"):
+        if self.num_index_samples is None and enn.index.support() is None:
             raise ValueError(
                 "`num_index_samples` must be given for an index without a finite support, "
                 f"{type(enn.index).__name__}; got None."
@@ -192,10 +192,14 @@ class ENNAgent(AbstractBanditAgent):
         """Return the examples and the indices of one update."""
         batch_key, index_key = named_keys(key, "batch", "index")
         batch = state.buffer.sample(count, self.batch_size, key=batch_key)
-        index: Any = state.enn.index
-        if self.num_index_samples is None:
-            return batch, index.support()
-        return batch, index.sample_many(self.num_index_samples, key=index_key)
+        index = state.enn.index
+        zs = (
+            index.support()
+            if self.num_index_samples is None
+            else index.sample_many(self.num_index_samples, key=index_key)
+        )
+        assert zs is not None
+        return batch, zs
 
     def _train(self, state: LearnerState, count: Int[Array, ""], *, key: PRNGKeyArray) -> LearnerState:
         """Return the state after the updates of one step, with `count` observations so far."""

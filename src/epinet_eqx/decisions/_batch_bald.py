@@ -9,10 +9,10 @@ import jax.random as jr
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from .._checks import check_positive
+from .._draws import Draws, check_draws, check_result, map_batches, outputs_at
 from .._enn import AbstractENN
+from .._examples import check_examples
 from .._keys import named_keys
-from ..predict._inputs import check_examples, check_result, make_draws
-from ..predict._stream import map_batches, outputs_at
 from ._acquire import check_available
 
 # So many conditional probabilities at a time stay within a few megabytes.
@@ -100,11 +100,10 @@ def batch_bald(
     enn: AbstractENN,
     x: PyTree[ArrayLike],
     size: int,
+    draws: Draws,
     *,
     available: Bool[Array, " batch"] | None = None,
     max_combinations: int = 1000,
-    num_samples: int | None,
-    batch_size: int | None = None,
     key: PRNGKeyArray,
 ) -> BatchChoice:
     r"""Choose inputs one by one, each the one whose label tells the most about the index beyond those before it.
@@ -117,21 +116,20 @@ def batch_bald(
         enn: the ENN, of a classification.
         x: the pool, an array or a tree of arrays with a leading batch axis.
         size: how many inputs to choose.
+        draws: the indices to average over, all in memory at once.
         available: which inputs may be chosen; by default all.
         max_combinations: how many combinations of the labels chosen so far are kept: all while they are no more, then
             so many draws from their joint prediction.
-        num_samples: number of indices, all in memory at once; None takes each index of a finite support once.
-        batch_size: how many inputs are computed at a time; chosen to fit if not given.
-        key: random key of the indices and of the drawn combinations.
+        key: random key of these draws.
     """
     check_positive("max_combinations", max_combinations)
-    draws = make_draws(enn.index, num_samples, chunk_size=1, key=key)
+    draws = check_draws(enn, draws)
     examples = check_examples(enn, "x", x)
     free = check_available("size", size, examples.length, available)
+    batch_size = draws.batch_size
     if batch_size is None:
         batch_size = max(1, _MAX_ENTRIES // (max(max_combinations, draws.num_samples) * examples.num_outputs))
-    check_positive("batch_size", batch_size)
-    zs = draws.take(draws.num_samples, 0)
+    zs = draws.indices()
     (table_key,) = named_keys(key, "combinations")
     table = LabelTable(jnp.ones(1), jnp.full((1, draws.num_samples), 1 / draws.num_samples))
     positions, gains = [], []

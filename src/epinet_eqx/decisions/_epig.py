@@ -4,12 +4,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.scipy.special as jsp
-from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, ArrayLike, Bool, Float, PyTree, Shaped
 
-from .._checks import check_positive
+from .._draws import Draws, check_draws, check_result, map_batches, masked_sum, outputs_at
 from .._enn import AbstractENN
-from ..predict._inputs import check_examples, check_result, make_draws
-from ..predict._stream import Draws, map_batches, masked_sum, outputs_at
+from .._examples import check_examples
 
 # So many entries of joint tables at a time stay within a few megabytes.
 _MAX_ENTRIES = 2**20
@@ -56,11 +55,7 @@ def epig_scores(
     enn: AbstractENN,
     x: PyTree[ArrayLike],
     targets: PyTree[ArrayLike],
-    *,
-    num_samples: int | None,
-    chunk_size: int = 16,
-    batch_size: int | None = None,
-    key: PRNGKeyArray | None,
+    draws: Draws,
 ) -> Float[Array, " batch"]:
     r"""Return the expected predictive information gain: $I(y; y_*)$ in nats, averaged over target inputs $x_*$.
 
@@ -71,16 +66,13 @@ def epig_scores(
         enn: the ENN, of a classification.
         x: the pool, an array or a tree of arrays with a leading batch axis.
         targets: inputs like those that predictions will be asked for, in the form of `x`; a hundred will do.
-        num_samples: number of indices; None averages exactly over the finite support of the index.
-        chunk_size: how many indices are computed at a time.
-        batch_size: how many inputs are computed at a time; chosen to fit if not given.
-        key: random key of the indices, the same ones for all inputs; may be None with `num_samples=None`.
+        draws: the indices to average over.
     """
-    draws = make_draws(enn.index, num_samples, chunk_size=chunk_size, key=key)
+    draws = check_draws(enn, draws)
     examples, others = check_examples(enn, "x", x), check_examples(enn, "targets", targets)
     classes = examples.num_outputs
+    batch_size = draws.batch_size
     if batch_size is None:
         batch_size = min(1024, max(1, _MAX_ENTRIES // (others.length * classes**2)))
-    check_positive("batch_size", batch_size)
     sizes = (examples.length, others.length, classes)
     return check_result("information gains", _epig(enn, examples.x, others.x, sizes, draws, batch_size), draws)

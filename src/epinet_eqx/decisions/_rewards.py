@@ -8,6 +8,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from .._checks import num_examples
+from .._draws import Draws
 from .._enn import AbstractENN
 from .._keys import named_keys
 from ..predict import sample
@@ -23,7 +24,7 @@ def expected_rewards(
 
     Args:
         rewards: $r(a, y_{1:\tau})$ between 0 and 1; the first axis is the action, then one axis per label.
-        joint_probs: the joint distribution of the labels, one axis per label: `jnp.exp` of `predict.joint_table`.
+        joint_probs: the joint distribution of the labels, one axis per label: `jnp.exp` of `predict.joint_log_probs`.
     """
     check_actions("rewards", rewards)
     if joint_probs.shape != rewards.shape[1:]:
@@ -36,9 +37,7 @@ def expected_rewards(
     return rewards.reshape(rewards.shape[0], -1) @ joint_probs.reshape(-1)
 
 
-def sample_labels(
-    enn: AbstractENN, x: PyTree[Array], *, num_samples: int, key: PRNGKeyArray
-) -> Int[Array, "samples tau"]:
+def sample_labels(enn: AbstractENN, x: PyTree[Array], draws: Draws, *, key: PRNGKeyArray) -> Int[Array, "samples tau"]:
     r"""Draw label combinations $y_{1:\tau}$ from the joint prediction of Eq. (2).
 
     Each combination has one index, which all its inputs share; given the index, the labels are independent.
@@ -46,13 +45,12 @@ def sample_labels(
     Args:
         enn: a classifier.
         x: the inputs $x_{1:\tau}$, along the leading axis.
-        num_samples: number of combinations.
-        key: random key.
+        draws: the indices, one for each combination.
+        key: random key of the labels.
     """
     num_examples("x", x)
-    index_key, label_key = named_keys(key, "index", "labels")
-    logits = sample(enn, x, num_samples=num_samples, key=index_key).outputs
-    return jr.categorical(label_key, logits)
+    (label_key,) = named_keys(key, "labels")
+    return jr.categorical(label_key, sample(enn, x, draws).outputs)
 
 
 def expected_rewards_from_samples(

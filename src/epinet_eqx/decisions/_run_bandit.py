@@ -9,8 +9,8 @@ import jax.random as jr
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
 from .._checks import check_positive, is_traced
+from .._compile import jit_for_one_run, jit_unoptimized
 from .._keys import named_keys
-from ..testbed._compile import jit_for_one_run, jit_unoptimized
 from ._bandit import AbstractBandit
 from ._bandit_agent import AbstractBanditAgent
 from ._rules import draw_action

@@ -3,15 +3,15 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PyTree, Shaped
 
 from .._checks import check_positive
+from .._draws import Draws, LogSum, check_draws, check_result, choose_batch_size, map_batches, outputs_at
 from .._enn import AbstractENN
+from .._examples import check_examples, check_targets
+from .._likelihoods import CATEGORICAL
 from ..indices import AbstractIndex
 from ..predict import marginal_log_probs, moments, uncertainty
-from ..predict._inputs import check_examples, check_result, check_targets, choose_batch_size, make_draws
-from ..predict._likelihood import CATEGORICAL
-from ..predict._stream import Draws, LogSum, map_batches, outputs_at
 
 
 class ClassProbs(AbstractENN):
@@ -40,64 +40,41 @@ class ClassProbs(AbstractENN):
 def variance_scores(
     enn: AbstractENN,
     x: PyTree[ArrayLike],
+    draws: Draws,
     *,
     regression: bool = False,
-    num_samples: int | None,
-    chunk_size: int = 16,
-    batch_size: int | None = None,
-    key: PRNGKeyArray | None,
 ) -> Float[Array, " batch"]:
     r"""Return the variance over $z \sim P_Z$ of the class probabilities at each input, summed over the classes.
 
     Args:
         enn: the ENN.
         x: the pool, an array or a tree of arrays with a leading batch axis.
+        draws: the indices to average over.
         regression: whether the outputs are those of a regression, whose own variance is then the score.
-        num_samples: number of indices; None averages exactly over the finite support of the index.
-        chunk_size: how many indices are computed at a time.
-        batch_size: how many inputs are computed at a time; chosen to fit if not given.
-        key: random key of the indices, the same ones for all inputs; may be None with `num_samples=None`.
     """
-    found = moments(
-        enn if regression else ClassProbs(enn),
-        x,
-        num_samples=num_samples,
-        chunk_size=chunk_size,
-        batch_size=batch_size,
-        key=key,
-    )
+    found = moments(enn if regression else ClassProbs(enn), x, draws)
     return jnp.sum(found.variance, axis=-1)
 
 
 def entropy_scores(
     enn: AbstractENN,
     x: PyTree[ArrayLike],
-    *,
-    num_samples: int | None,
-    chunk_size: int = 16,
-    batch_size: int | None = None,
-    key: PRNGKeyArray | None,
+    draws: Draws,
 ) -> Float[Array, " batch"]:
     """Return the entropy of the marginal prediction at each input, noise included; arguments as in `bald_scores`."""
-    options = {"num_samples": num_samples, "chunk_size": chunk_size, "batch_size": batch_size, "key": key}
-    return uncertainty(enn, x, **options).total
+    return uncertainty(enn, x, draws).total
 
 
 def margin_scores(
     enn: AbstractENN,
     x: PyTree[ArrayLike],
-    *,
-    num_samples: int | None,
-    chunk_size: int = 16,
-    batch_size: int | None = None,
-    key: PRNGKeyArray | None,
+    draws: Draws,
 ) -> Float[Array, " batch"]:
     """Return how close the two most probable classes are: minus the difference of their marginal probabilities.
 
     The arguments are those of `bald_scores`.
     """
-    options = {"num_samples": num_samples, "chunk_size": chunk_size, "batch_size": batch_size, "key": key}
-    log_probs = marginal_log_probs(enn, x, **options)
+    log_probs = marginal_log_probs(enn, x, draws)
     if log_probs.shape[1] < 2:
         raise ValueError(f"`enn` must have at least two classes for a margin; got {log_probs.shape[1]}.")
     top = jax.lax.top_k(jnp.exp(log_probs), 2)[0]
@@ -107,27 +84,19 @@ def margin_scores(
 def bald_scores(
     enn: AbstractENN,
     x: PyTree[ArrayLike],
-    *,
-    num_samples: int | None,
-    chunk_size: int = 16,
-    batch_size: int | None = None,
-    key: PRNGKeyArray | None,
+    draws: Draws,
 ) -> Float[Array, " batch"]:
     r"""Return what the label at each input tells about the index: the mutual information $I(y; z)$ in nats (BALD).
 
     Indices and pool are streamed in chunks: beside the pool itself and its scores, memory grows with neither. The
-    score of an input depends on the key and the input only, so a larger pool can be scored in parts with one key.
+    score of an input depends on the draws and the input only, so a larger pool can be scored in parts.
 
     Args:
         enn: the ENN, of a classification.
         x: the pool, an array or a tree of arrays with a leading batch axis.
-        num_samples: number of indices; None averages exactly over the finite support of the index.
-        chunk_size: how many indices are computed at a time.
-        batch_size: how many inputs are computed at a time; chosen to fit if not given.
-        key: random key of the indices, the same ones for all inputs; may be None with `num_samples=None`.
+        draws: the indices to average over.
     """
-    options = {"num_samples": num_samples, "chunk_size": chunk_size, "batch_size": batch_size, "key": key}
-    return uncertainty(enn, x, **options).epistemic
+    return uncertainty(enn, x, draws).epistemic
 
 
 @eqx.filter_jit
@@ -155,13 +124,10 @@ def _repeated_losses(
 def joint_loss_scores(
     enn: AbstractENN,
     x: PyTree[ArrayLike],
-    y: Int[ArrayLike, " batch"] | None = None,
+    draws: Draws,
     *,
+    y: Int[ArrayLike, " batch"] | None = None,
     tau: int = 10,
-    num_samples: int | None,
-    chunk_size: int = 16,
-    batch_size: int | None = None,
-    key: PRNGKeyArray | None,
 ) -> Float[Array, " batch"]:
     r"""Return the joint log-loss of seeing the label of each input $\tau$ times (Eq. 2), in total nats.
 
@@ -172,18 +138,15 @@ def joint_loss_scores(
     Args:
         enn: the ENN, of a classification.
         x: the pool, an array or a tree of arrays with a leading batch axis.
+        draws: the indices to average over.
         y: the labels, where they are known.
         tau: how often each label is seen; 1 gives the marginal log-loss, or the entropy without labels.
-        num_samples: number of indices; None averages exactly over the finite support of the index.
-        chunk_size: how many indices are computed at a time.
-        batch_size: how many inputs are computed at a time; chosen to fit if not given.
-        key: random key of the indices, the same ones for all inputs; may be None with `num_samples=None`.
     """
     check_positive("tau", tau)
-    draws = make_draws(enn.index, num_samples, chunk_size=chunk_size, key=key)
+    draws = check_draws(enn, draws)
     examples = check_examples(enn, "x", x)
     labels = None if y is None else check_targets(CATEGORICAL, y, examples)
-    batch_size = choose_batch_size(batch_size, draws, examples.num_outputs)
+    batch_size = choose_batch_size(draws, examples.num_outputs)
     once, repeated = _repeated_losses(enn, examples.x, examples.length, examples.num_outputs, tau, draws, batch_size)
     if labels is not None:
         return check_result("joint log-losses", -jnp.take_along_axis(repeated, labels[:, None], axis=1)[:, 0], draws)

@@ -36,6 +36,10 @@ class AbstractIndex(eqx.Module):
         Section 4.2 is a function of this score, so it works with every index that has one.
         """
 
+    @abc.abstractmethod
+    def support(self) -> Shaped[Array, "values ..."] | None:
+        """Return every index once if they are finitely many and equally likely, otherwise None."""
+
     def sample_many(
         self, num_samples: int, *, key: PRNGKeyArray, start: int | Shaped[Array, ""] = 0
     ) -> Shaped[Array, "samples ..."]:

@@ -42,3 +42,7 @@ class DirichletIndex(AbstractIndex):
         raise TypeError(
             "A Dirichlet index has no standard normal score: the bootstraps need a Gaussian or particle index."
         )
+
+    def support(self) -> None:
+        """Return None: a Dirichlet index is continuous."""
+        return None

@@ -38,6 +38,10 @@ class GaussianIndex(AbstractIndex):
         r"""Return $c^\top z$ with $c$ uniform on the unit sphere."""
         return unit_vector(self.index_dim, key=key) @ z
 
+    def support(self) -> None:
+        """Return None: a Gaussian index is continuous."""
+        return None
+
 
 class ScaledGaussianIndex(AbstractIndex):
     r"""$z \sim N(0, s^2 I)$; $s = 1/\sqrt{D_Z}$ gives an index of expected squared length one."""
@@ -70,6 +74,10 @@ class ScaledGaussianIndex(AbstractIndex):
         r"""Return $c^\top z / s$ with $c$ uniform on the unit sphere."""
         return unit_vector(self.index_dim, key=key) @ z / self.scale.value
 
+    def support(self) -> None:
+        """Return None: a Gaussian index is continuous."""
+        return None
+
 
 class GaussianWithUnitIndex(AbstractIndex):
     r"""$z = (1, g)$ with $g \sim N(0, I)$: a linear function of it has a mean and a random part."""
@@ -99,3 +107,7 @@ class GaussianWithUnitIndex(AbstractIndex):
     def score(self, z: Float[Array, " index"], *, key: PRNGKeyArray) -> Float[Array, ""]:
         r"""Return $c^\top g$ with $c$ uniform on the unit sphere."""
         return unit_vector(self.index_dim - 1, key=key) @ z[1:]
+
+    def support(self) -> None:
+        """Return None: a Gaussian index is continuous."""
+        return None

@@ -29,3 +29,7 @@ class KeyIndex(AbstractIndex):
         """Return a normal variable drawn from `z`, another one for each `key`."""
         (stream,) = named_keys(z, "score")
         return jr.normal(jr.fold_in(stream, jr.bits(key)))
+
+    def support(self) -> None:
+        """Return None: keys are too many to enumerate."""
+        return None

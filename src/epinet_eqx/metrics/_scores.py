@@ -6,14 +6,22 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, ArrayLike, Bool, Float, PyTree, Shaped
 
+from .._counts import weigh_counts
+from .._draws import (
+    Draws,
+    LogSum,
+    check_draws,
+    check_result,
+    choose_batch_size,
+    map_batches,
+    masked_sum,
+    outputs_at,
+)
 from .._enn import AbstractENN
-from ..predict._counts import weigh_counts
-from ..predict._inputs import check_examples, check_result, check_targets, choose_batch_size, make_draws
-from ..predict._joint import target_log_probs
-from ..predict._likelihood import AbstractLikelihood
-from ..predict._stream import Draws, LogSum, map_batches, masked_sum, outputs_at
+from .._examples import check_examples, check_targets
+from .._likelihoods import AbstractLikelihood, target_log_probs
 
 
 class Scores(NamedTuple):
@@ -120,16 +128,13 @@ def check_data(
     enn: AbstractENN,
     x: PyTree[ArrayLike],
     y: Shaped[ArrayLike, "..."],
+    draws: Draws,
     *,
     group_size: int,
     likelihood: AbstractLikelihood,
-    num_samples: int | None,
-    chunk_size: int,
-    batch_size: int | None,
-    key: PRNGKeyArray | None,
 ) -> Data:
     """Return the data of an evaluation; raise a sentence about the first argument that is wrong."""
-    draws = make_draws(enn.index, num_samples, chunk_size=chunk_size, key=key)
+    draws = check_draws(enn, draws)
     examples = check_examples(enn, "x", x)
     if examples.length % group_size:
         raise ValueError(
@@ -137,7 +142,7 @@ def check_data(
             f"got {examples.length}."
         )
     y = check_targets(likelihood, y, examples)
-    batch_size = choose_batch_size(batch_size, draws, examples.num_outputs)
+    batch_size = choose_batch_size(draws, examples.num_outputs)
     return Data(examples.x, y, examples.length, examples.num_outputs, likelihood, draws, batch_size)
 
 

@@ -7,13 +7,13 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Int, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, ArrayLike, Bool, Int, PyTree, Shaped
 
 from .._checks import check_positive, num_examples
+from .._counts import dyadic_cases
+from .._draws import Draws, check_result
 from .._enn import AbstractENN
-from ..predict._inputs import check_result
-from ..predict._likelihood import CATEGORICAL, AbstractLikelihood
-from ._dyadic import dyadic_counts
+from .._likelihoods import CATEGORICAL, AbstractLikelihood
 from ._estimate import Estimate
 from ._log_loss import LogLosses, summarize
 from ._scores import Data, check_data, stream_scores
@@ -66,7 +66,7 @@ def _stack(enns: list[AbstractENN]) -> tuple[AbstractENN, AbstractENN]:
 @eqx.filter_jit
 def _losses(varying: PyTree, shared: PyTree, numbers: Int[Array, " candidates"], data: Data, tau: int) -> LogLosses:
     """Return the log-losses of all candidates, in one program."""
-    counts, _ = dyadic_counts(tau)
+    counts, _ = dyadic_cases(tau)
 
     def of(varying: PyTree, number: Int[Array, ""]) -> LogLosses:
         (scores,) = stream_scores(
@@ -91,15 +91,12 @@ def tune(
     candidates: PyTree[ArrayLike],
     x: PyTree[ArrayLike],
     y: Shaped[ArrayLike, "batch ..."],
+    draws: Draws,
     *,
     tau: int = 10,
     metric: Literal["joint", "marginal"] = "joint",
     max_marginal_loss_increase: float | None = None,
     likelihood: AbstractLikelihood = CATEGORICAL,
-    num_samples: int | None,
-    chunk_size: int = 16,
-    batch_size: int | None = None,
-    key: PRNGKeyArray | None,
 ) -> Tuned:
     """Return the candidate whose ENN has the lowest log-loss on held-out data.
 
@@ -112,15 +109,12 @@ def tune(
         candidates: an array or a tree of arrays; entry `i` along the leading axis is candidate `i`.
         x: held-out inputs, an array or a tree of arrays with a leading batch axis of even length.
         y: their targets.
+        draws: the indices to average over.
         tau: number of labels of the joint log-loss.
         metric: whether the dyadic joint or the marginal log-loss decides.
         max_marginal_loss_increase: if given, only candidates are eligible whose marginal log-loss exceeds that of
             candidate 0 by at most this; candidate 0 always is.
         likelihood: how an output becomes a distribution of the target.
-        num_samples: number of indices M; None averages exactly over the finite support of the index.
-        chunk_size: how many indices are computed at a time.
-        batch_size: how many examples are computed at a time; chosen to fit if not given.
-        key: random key of the indices; may be None with `num_samples=None`.
     """
     check_positive("tau", tau)
     if metric not in ("joint", "marginal"):
@@ -133,18 +127,8 @@ def tune(
     candidates = jax.tree.map(jnp.asarray, candidates)
     entries = [jax.tree.map(lambda leaf, number=number: leaf[number], candidates) for number in range(count)]
     enns = [build(entry) for entry in entries]
-    data = check_data(
-        enns[0],
-        x,
-        y,
-        group_size=2,
-        likelihood=likelihood,
-        num_samples=num_samples,
-        chunk_size=chunk_size,
-        batch_size=batch_size,
-        key=key,
-    )
-    if batch_size is None:
+    data = check_data(enns[0], x, y, draws, group_size=2, likelihood=likelihood)
+    if draws.batch_size is None:
         # The candidates share the memory that one evaluation would use.
         data = data._replace(batch_size=max(2, data.batch_size // count))
     varying, shared = _stack(enns)

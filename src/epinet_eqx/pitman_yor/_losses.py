@@ -8,11 +8,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Int, PyTree
 
 from .._checks import check_finite, check_positive
+from .._counts import dyadic_cases
+from .._draws import map_batches
+from .._examples import check_examples, check_targets
+from .._likelihoods import CATEGORICAL
 from ..metrics import Estimate, LogLosses
-from ..metrics._dyadic import dyadic_counts
-from ..predict._inputs import check_examples, check_targets
-from ..predict._likelihood import CATEGORICAL
-from ..predict._stream import map_batches
 from ._head import PitmanYor
 from ._urn import check_alpha, repeat_log_probs
 
@@ -22,7 +22,7 @@ _BATCH_TERMS = 2**24
 
 def anchor_loss(log_w: Float[Array, ""], alpha: Float[Array, ""], tau: int) -> Float[Array, ""]:
     """Return what one of the two anchors contributes to the dyadic loss: the mean over how many draws fall on it."""
-    _, weights = dyadic_counts(tau)
+    _, weights = dyadic_cases(tau)
     return -weights @ repeat_log_probs(log_w, alpha, tau)
 
 

@@ -1,12 +1,12 @@
 """What an ENN predicts: samples, marginal and joint log-probabilities, uncertainty (Section 3)."""
 
+from .._likelihoods import AbstractLikelihood as AbstractLikelihood
+from .._likelihoods import Categorical as Categorical
+from .._likelihoods import Gaussian as Gaussian
 from ._joint import conditional_log_probs as conditional_log_probs
+from ._joint import independent_log_prob as independent_log_prob
 from ._joint import joint_log_prob as joint_log_prob
-from ._joint import joint_table as joint_table
-from ._joint import product_log_prob as product_log_prob
-from ._likelihood import AbstractLikelihood as AbstractLikelihood
-from ._likelihood import Categorical as Categorical
-from ._likelihood import Gaussian as Gaussian
+from ._joint import joint_log_probs as joint_log_probs
 from ._marginal import marginal_log_probs as marginal_log_probs
 from ._moments import Moments as Moments
 from ._moments import moments as moments

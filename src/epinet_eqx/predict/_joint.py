@@ -5,24 +5,15 @@ import functools as ft
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, ArrayLike, Float, PyTree, Shaped
 
+from .._counts import count_log_probs
+from .._draws import Draws, LogSum, check_draws, check_result, outputs_at
 from .._enn import AbstractENN
-from ._counts import count_log_probs
-from ._inputs import check_examples, check_result, check_targets, make_draws
-from ._likelihood import CATEGORICAL, AbstractLikelihood
-from ._stream import Draws, LogSum, outputs_at
+from .._examples import check_examples, check_targets
+from .._likelihoods import CATEGORICAL, AbstractLikelihood, target_log_probs
 
 _MAX_TABLE = 2**20
-
-
-def target_log_probs(
-    likelihood: AbstractLikelihood,
-    outputs: Float[Array, "samples batch classes"],
-    y: Shaped[Array, "batch ..."],
-) -> Float[Array, "samples batch"]:
-    """Return the log-probability of each target at each sample."""
-    return jax.vmap(jax.vmap(likelihood.log_prob), in_axes=(0, None))(outputs, y)
 
 
 @eqx.filter_jit
@@ -38,7 +29,7 @@ def _joint_log_prob(
 
 
 @eqx.filter_jit
-def _product_log_prob(
+def _independent_log_prob(
     enn: AbstractENN, x: PyTree[Array], y: Shaped[Array, "tau ..."], likelihood: AbstractLikelihood, draws: Draws
 ) -> Float[Array, ""]:
     """Return the sum over labels of the log of the mean over indices."""
@@ -49,7 +40,7 @@ def _product_log_prob(
 
 
 @eqx.filter_jit
-def _joint_table(enn: AbstractENN, x: PyTree[Array], shape: tuple[int, ...], draws: Draws) -> Float[Array, "..."]:
+def _joint_log_probs(enn: AbstractENN, x: PyTree[Array], shape: tuple[int, ...], draws: Draws) -> Float[Array, "..."]:
     """Return the log of the mean over indices of the outer product of the class probabilities."""
     embeddings = jax.vmap(enn.embed)(x)
     tau = len(shape)
@@ -91,11 +82,9 @@ def joint_log_prob(
     enn: AbstractENN,
     x: PyTree[ArrayLike],
     y: Shaped[ArrayLike, "tau ..."],
+    draws: Draws,
     *,
     likelihood: AbstractLikelihood = CATEGORICAL,
-    num_samples: int | None,
-    chunk_size: int = 16,
-    key: PRNGKeyArray | None,
 ) -> Float[Array, ""]:
     r"""Return the joint log-probability of Eq. (2): $\log \int P_Z(dz) \prod_t \mathrm{softmax}(f(x_t, z))_{y_t}$.
 
@@ -105,45 +94,40 @@ def joint_log_prob(
         enn: the ENN.
         x: the inputs $x_{1:\tau}$, an array or a tree of arrays with a leading axis.
         y: the targets $y_{1:\tau}$.
+        draws: the indices to average over.
         likelihood: how an output becomes a distribution of the target.
-        num_samples: number of indices; None averages exactly over the finite support of the index.
-        chunk_size: how many indices are computed at a time.
-        key: random key of the indices; may be None with `num_samples=None`.
     """
-    draws = make_draws(enn.index, num_samples, chunk_size=chunk_size, key=key)
+    draws = check_draws(enn, draws)
     examples = check_examples(enn, "x", x)
     y = check_targets(likelihood, y, examples)
     return check_result("joint log-probability", _joint_log_prob(enn, examples.x, y, likelihood, draws), draws)
 
 
-def product_log_prob(
+def independent_log_prob(
     enn: AbstractENN,
     x: PyTree[ArrayLike],
     y: Shaped[ArrayLike, "tau ..."],
+    draws: Draws,
     *,
     likelihood: AbstractLikelihood = CATEGORICAL,
-    num_samples: int | None,
-    chunk_size: int = 16,
-    key: PRNGKeyArray | None,
 ) -> Float[Array, ""]:
     """Return the log-probability of Eq. (1): the labels as if independent, each with its marginal prediction.
 
     The arguments are those of `joint_log_prob`; the difference between the two is what the ENN knows of how the labels
     depend on one another.
     """
-    draws = make_draws(enn.index, num_samples, chunk_size=chunk_size, key=key)
+    draws = check_draws(enn, draws)
     examples = check_examples(enn, "x", x)
     y = check_targets(likelihood, y, examples)
-    return check_result("product log-probability", _product_log_prob(enn, examples.x, y, likelihood, draws), draws)
+    return check_result(
+        "log-probability of independent labels", _independent_log_prob(enn, examples.x, y, likelihood, draws), draws
+    )
 
 
-def joint_table(
+def joint_log_probs(
     enn: AbstractENN,
     x: PyTree[ArrayLike],
-    *,
-    num_samples: int | None,
-    chunk_size: int = 16,
-    key: PRNGKeyArray | None,
+    draws: Draws,
 ) -> Float[Array, "..."]:
     r"""Return the joint log-probabilities of all combinations of labels (Eq. 2): one axis of classes per input.
 
@@ -151,11 +135,9 @@ def joint_table(
         enn: the ENN, of a classification.
         x: the inputs $x_{1:\tau}$, an array or a tree of arrays with a leading axis; few, since the table has
             `num_classes ** tau` entries.
-        num_samples: number of indices; None averages exactly over the finite support of the index.
-        chunk_size: how many indices are computed at a time.
-        key: random key of the indices; may be None with `num_samples=None`.
+        draws: the indices to average over.
     """
-    draws = make_draws(enn.index, num_samples, chunk_size=chunk_size, key=key)
+    draws = check_draws(enn, draws)
     examples = check_examples(enn, "x", x)
     entries = examples.num_outputs**examples.length
     if entries > _MAX_TABLE:
@@ -163,7 +145,7 @@ def joint_table(
             f"`x` must hold so few inputs that the table has at most {_MAX_TABLE} entries; "
             f"got {examples.length} inputs of {examples.num_outputs} classes."
         )
-    table = _joint_table(enn, examples.x, (examples.num_outputs,) * examples.length, draws)
+    table = _joint_log_probs(enn, examples.x, (examples.num_outputs,) * examples.length, draws)
     return check_result("joint log-probabilities", table, draws)
 
 
@@ -172,10 +154,7 @@ def conditional_log_probs(
     x: PyTree[ArrayLike],
     y: Shaped[ArrayLike, "tau ..."],
     x_new: PyTree[ArrayLike],
-    *,
-    num_samples: int | None,
-    chunk_size: int = 16,
-    key: PRNGKeyArray | None,
+    draws: Draws,
 ) -> Float[Array, " classes"]:
     r"""Return the log-probabilities of the classes at a new input, given the labels at others.
 
@@ -187,11 +166,9 @@ def conditional_log_probs(
         x: the inputs $x_{1:\tau}$, an array or a tree of arrays with a leading axis.
         y: their labels.
         x_new: the new input, one example without a batch axis.
-        num_samples: number of indices; None averages exactly over the finite support of the index.
-        chunk_size: how many indices are computed at a time.
-        key: random key of the indices; may be None with `num_samples=None`.
+        draws: the indices to average over.
     """
-    draws = make_draws(enn.index, num_samples, chunk_size=chunk_size, key=key)
+    draws = check_draws(enn, draws)
     examples = check_examples(enn, "x", x)
     y = check_targets(CATEGORICAL, y, examples)
     new = check_examples(enn, "x_new", jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], x_new))

@@ -3,11 +3,11 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, ArrayLike, Bool, Float, PyTree, Shaped
 
+from .._draws import Draws, check_draws, check_result, choose_batch_size, map_batches, masked_sum, outputs_at
 from .._enn import AbstractENN
-from ._inputs import check_examples, check_result, choose_batch_size, make_draws
-from ._stream import Draws, map_batches, masked_sum, outputs_at
+from .._examples import check_examples
 
 
 class Moments(eqx.Module):
@@ -49,11 +49,7 @@ def _moments(
 def moments(
     enn: AbstractENN,
     x: PyTree[ArrayLike],
-    *,
-    num_samples: int | None,
-    chunk_size: int = 16,
-    batch_size: int | None = None,
-    key: PRNGKeyArray | None,
+    draws: Draws,
 ) -> Moments:
     r"""Return mean and variance over $z \sim P_Z$ of the outputs at each input.
 
@@ -63,13 +59,10 @@ def moments(
     Args:
         enn: the ENN.
         x: inputs, an array or a tree of arrays with a leading batch axis.
-        num_samples: number of indices; None averages exactly over the finite support of the index.
-        chunk_size: how many indices are computed at a time.
-        batch_size: how many inputs are computed at a time; chosen to fit if not given.
-        key: random key of the indices, the same ones for all inputs; may be None with `num_samples=None`.
+        draws: the indices to average over.
     """
-    draws = make_draws(enn.index, num_samples, chunk_size=chunk_size, key=key)
+    draws = check_draws(enn, draws)
     examples = check_examples(enn, "x", x)
-    batch_size = choose_batch_size(batch_size, draws, examples.num_outputs)
+    batch_size = choose_batch_size(draws, examples.num_outputs)
     result = _moments(enn, examples.x, examples.length, examples.num_outputs, draws, batch_size)
     return check_result("moments", result, draws)

@@ -4,12 +4,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Float, PyTree, Shaped
 
 from .._checks import check_positive, check_shape, require
+from .._draws import Draws, check_draws, outputs_at
 from .._enn import AbstractENN
-from ._inputs import check_examples, make_draws
-from ._stream import outputs_at
+from .._examples import check_examples
 
 
 class Samples(eqx.Module):
@@ -58,22 +58,18 @@ def sample_at(enn: AbstractENN, x: PyTree, zs: Shaped[Array, "samples ..."], *, 
     return Samples(_sample_at(enn, examples.x, zs, chunk_size), zs)
 
 
-def sample(
-    enn: AbstractENN, x: PyTree, *, num_samples: int | None, chunk_size: int = 16, key: PRNGKeyArray | None
-) -> Samples:
+def sample(enn: AbstractENN, x: PyTree, draws: Draws) -> Samples:
     """Return the outputs of `enn` at inputs `x` and sampled indices, the same indices for all inputs.
 
     Args:
         enn: the ENN.
         x: inputs, an array or a tree of arrays with a leading batch axis.
-        num_samples: number of indices; None takes each index of a finite support once.
-        chunk_size: how many indices are computed at a time.
-        key: random key; it determines the indices, so equal keys give samples that can be joined.
+        draws: the indices; samples made with equal ones can be joined.
     """
-    draws = make_draws(enn.index, num_samples, chunk_size=chunk_size, key=key)
+    draws = check_draws(enn, draws)
     examples = check_examples(enn, "x", x)
-    zs = draws.take(draws.num_samples, 0)
-    return Samples(_sample_at(enn, examples.x, zs, chunk_size), zs)
+    zs = draws.indices()
+    return Samples(_sample_at(enn, examples.x, zs, draws.chunk_size), zs)
 
 
 def join_samples(*samples: Samples) -> Samples:

@@ -7,26 +7,41 @@ import jax
 from jaxtyping import Array, Key
 
 from .._checks import check_positive, num_examples
+from .._compile import jit_lightly
 from .._enn import AbstractENN
+from .._keys import named_keys
 from ..metrics import Estimate
-from ._compile import jit_lightly
 from ._given_kl import given_kl
 from ._kl import exact_kl, sampled_kl
-from ._options import NUM_BATCHES, NumSamples, check_taus
+from ._options import NUM_BATCHES, NumSamples, check_taus, choose_draws
 from ._problem import Problem
 from ._stacks import num_stacked_problems
 
-_ESTIMATORS = {"exact": exact_kl, "sampled": sampled_kl, "given": given_kl}
+_Estimator = Literal["exact", "sampled", "given"]
 
 
 @jit_lightly
-def _evaluate(enns: AbstractENN, problems: Problem, keys: Array, estimator: str, options: dict[str, Any]) -> Any:
+def _evaluate(
+    enns: AbstractENN,
+    problems: Problem,
+    keys: Array,
+    estimator: _Estimator,
+    taus: tuple[int, ...],
+    num_batches: int,
+    num_samples: NumSamples,
+    chunk_size: int,
+) -> dict[int, Estimate]:
     """Evaluate one member after the other: each is enough work, and its numbers stay in the cache."""
     arrays, rest = eqx.partition((enns, problems), eqx.is_array)
 
     def member(args: tuple[Any, Array]) -> dict[int, Estimate]:
         enn, problem = eqx.combine(args[0], rest)
-        return _ESTIMATORS[estimator](enn, problem, **options, key=args[1])
+        (index_key,) = named_keys(args[1], "indices")
+        draws = choose_draws(enn.index, num_samples, chunk_size=chunk_size, key=index_key)
+        if estimator == "given":
+            return given_kl(enn, problem, draws, taus=taus)
+        kl = exact_kl if estimator == "exact" else sampled_kl
+        return kl(enn, problem, draws, taus=taus, num_batches=num_batches, key=args[1])
 
     return jax.lax.map(member, (arrays, keys))
 
@@ -54,7 +69,8 @@ def evaluate(
         taus: numbers of labels that are predicted jointly.
         estimator: how problems with a true model are scored.
         num_batches: number of test batches of these.
-        num_samples: number of indices M; as in `exact_kl`.
+        num_samples: number of indices M; None averages exactly over the finite support of the index, and "auto" does so
+            up to a support of 1000, or else draws 1000.
         chunk_size: how many indices are computed at a time.
         keys: one random key per problem; keys that do not depend on the agent let agents be compared in pairs.
     """
@@ -68,9 +84,7 @@ def evaluate(
     found = num_examples("enns", eqx.filter(enns, eqx.is_array))
     if found != members:
         raise ValueError(f"`enns` must hold one ENN per problem, {members}; got {found}.")
-    options: dict[str, Any] = {"taus": taus, "num_samples": num_samples, "chunk_size": chunk_size}
-    if problems.model is not None:
-        options["num_batches"] = num_batches
     # Without the training data, whose length would be another program.
     tested = eqx.tree_at(lambda problem: problem.data, problems, None)
-    return _evaluate(enns, tested, keys, "given" if problems.model is None else estimator, options)
+    chosen: _Estimator = "given" if problems.model is None else estimator
+    return _evaluate(enns, tested, keys, chosen, taus, num_batches, num_samples, chunk_size)

@@ -2,27 +2,23 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, Shaped
+from jaxtyping import Array, Float, Shaped
 
+from .._counts import count_log_probs
+from .._draws import Draws, check_draws, outputs_at
 from .._enn import AbstractENN
-from .._keys import named_keys
+from .._likelihoods import CATEGORICAL, target_log_probs
 from ..metrics import Estimate
-from ..predict._counts import count_log_probs
-from ..predict._joint import target_log_probs
-from ..predict._likelihood import CATEGORICAL
-from ..predict._stream import outputs_at
-from ._options import NUM_SAMPLES, NumSamples, check_taus, choose_draws
+from ._options import check_taus
 from ._problem import Problem
 
 
 def given_kl(
     enn: AbstractENN,
     problem: Problem,
+    draws: Draws,
     *,
     taus: tuple[int, ...] | None = None,
-    num_samples: NumSamples = NUM_SAMPLES,
-    chunk_size: int = 4,
-    key: PRNGKeyArray,
 ) -> dict[int, Estimate]:
     r"""Return the KL divergence for each tau from the test batches of a problem that was made from arrays.
 
@@ -32,10 +28,8 @@ def given_kl(
     Args:
         enn: the ENN.
         problem: a problem with test batches.
+        draws: the indices to average over; the original testbed samples 1000.
         taus: numbers of labels, of which there must be test batches; by default all there are.
-        num_samples: number of indices M, by default as many as in the original; as in `exact_kl`.
-        chunk_size: how many indices are computed at a time.
-        key: random key of the indices, the same for all batches.
     """
     tests = {batches.tau: batches for batches in problem.tests}
     taus = problem.taus if taus is None else taus
@@ -43,8 +37,7 @@ def given_kl(
     for tau in taus:
         if tau not in tests:
             raise ValueError(f"`taus` must be those of the given test batches, {problem.taus}; got {tau}.")
-    (index_key,) = named_keys(key, "indices")
-    draws = choose_draws(enn.index, num_samples, chunk_size=chunk_size, key=index_key)
+    draws = check_draws(enn, draws)
 
     def estimate(tau: int) -> Estimate:
         x, y = tests[tau].x, tests[tau].y

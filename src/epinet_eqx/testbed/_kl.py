@@ -10,13 +10,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Shaped
 
 from .._checks import check_positive
+from .._counts import count_log_probs, outcome_cases, weigh_counts
+from .._draws import Draws, check_draws, outputs_at
 from .._enn import AbstractENN
 from .._keys import named_keys
 from ..metrics import Estimate
-from ..predict._counts import count_log_probs, weigh_counts
-from ..predict._stream import Draws, outputs_at
-from ._cases import outcome_cases
-from ._options import NUM_BATCHES, NUM_SAMPLES, NumSamples, check_taus, choose_draws
+from ._options import NUM_BATCHES, check_taus
 from ._problem import GenerativeModel, Problem
 
 NUM_ANCHORS = 2
@@ -70,11 +69,10 @@ def _predicted_log_probs(
 def exact_kl(
     enn: AbstractENN,
     problem: Problem,
+    draws: Draws,
     *,
     taus: tuple[int, ...] = (1, 10),
     num_batches: int = NUM_BATCHES,
-    num_samples: NumSamples = "auto",
-    chunk_size: int = 4,
     key: PRNGKeyArray,
 ) -> dict[int, Estimate]:
     r"""Return the KL divergence for each tau, averaged *exactly* over draws and labels given the anchors.
@@ -82,7 +80,7 @@ def exact_kl(
     The $\tau$ inputs of a test batch are drawn from two anchors, and their labels from the true model, anew for each
     draw. Joint probabilities depend on nothing but how often each class occurs at each anchor, so the expectation is
     a sum over these counts with their multinomial probabilities: 286 cases at $\tau = 10$. In total nats over the
-    $\tau$ labels; the standard error is over anchors. All tau share the anchors and the indices.
+    $\tau$ labels; the standard error is over anchors. All tau share the anchors.
 
     A pure function: compile it, map it over stacked ENNs and problems; or see `evaluate`. Nothing is checked for NaN:
     `count_nonfinite` says how many values of an estimate are not finite, and its mean is then not finite either.
@@ -90,12 +88,10 @@ def exact_kl(
     Args:
         enn: the ENN.
         problem: a problem with a true model; its data are not looked at.
+        draws: the indices to average over; the original testbed samples 1000.
         taus: numbers of labels that are predicted jointly, at most 20 with two classes; `sampled_kl` takes any.
         num_batches: number of pairs of anchors.
-        num_samples: number of indices M; None averages exactly over the finite support of the index, and "auto" does so
-            up to a support of 1000, or else draws 1000.
-        chunk_size: how many indices are computed at a time.
-        key: random key of the anchors and indices; with the same key, agents are compared on the same anchors.
+        key: random key of the anchors; with the same key, agents are compared on the same anchors.
     """
     check_taus(taus)
     model, known = _true_model(problem), problem.knowledge
@@ -106,8 +102,8 @@ def exact_kl(
                 f"`taus` must give at most {_MAX_CASES} cases of {known.num_classes} classes to be averaged exactly; "
                 f"got tau = {tau}. Use `sampled_kl`."
             )
-    anchor_key, index_key = named_keys(key, "anchors", "indices")
-    draws = choose_draws(enn.index, num_samples, chunk_size=chunk_size, key=index_key)
+    draws = check_draws(enn, draws)
+    (anchor_key,) = named_keys(key, "anchors")
     anchors = _draw_anchors(known.input_dim, num_batches, key=anchor_key)
     cases = [outcome_cases(tau, outcomes) for tau in taus]
     counts = jnp.concatenate([jnp.asarray(case_counts, dtype=float) for case_counts, _ in cases])
@@ -138,34 +134,32 @@ def _draw_counts(
 def sampled_kl(
     enn: AbstractENN,
     problem: Problem,
+    draws: Draws,
     *,
     taus: tuple[int, ...] = (1, 10),
     num_batches: int = NUM_BATCHES,
     num_draws: int = 1,
-    num_samples: NumSamples = NUM_SAMPLES,
-    chunk_size: int = 4,
     key: PRNGKeyArray,
 ) -> dict[int, Estimate]:
     r"""Return the KL divergence for each tau as the original testbed estimates it, from sampled test batches.
 
-    `exact_kl` with the same key has the same anchors and indices: it is the expectation of this over draws and labels.
+    `exact_kl` with the same draws and key has the same anchors: it is the expectation of this over draws and labels.
     The standard error is over test batches. A pure function, which may be compiled and mapped.
 
     Args:
         enn: the ENN.
         problem: a problem with a true model; its data are not looked at.
+        draws: the indices to average over; the original testbed samples 1000.
         taus: numbers of labels that are predicted jointly, of any size.
         num_batches: number of test batches.
         num_draws: how often the points and labels of a batch are drawn; the mean over these is taken first.
-        num_samples: number of indices M, by default as many as in the original; as in `exact_kl`.
-        chunk_size: how many indices are computed at a time.
-        key: random key of the anchors, indices, draws and labels.
+        key: random key of the anchors, draws and labels.
     """
     check_taus(taus)
     check_positive("num_draws", num_draws)
     model, known = _true_model(problem), problem.knowledge
-    anchor_key, index_key, draw_key = named_keys(key, "anchors", "indices", "draws")
-    draws = choose_draws(enn.index, num_samples, chunk_size=chunk_size, key=index_key)
+    draws = check_draws(enn, draws)
+    anchor_key, draw_key = named_keys(key, "anchors", "draws")
     anchors = _draw_anchors(known.input_dim, num_batches, key=anchor_key)
     log_probs = _true_log_probs(model, anchors)
 

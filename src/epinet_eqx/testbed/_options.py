@@ -6,9 +6,8 @@ from typing import Literal
 from jaxtyping import PRNGKeyArray
 
 from .._checks import check_positive
+from .._draws import Draws
 from ..indices import AbstractIndex
-from ..predict._inputs import make_draws
-from ..predict._stream import Draws
 
 # Indices and test batches of the original estimator.
 NUM_SAMPLES = 1000
@@ -25,9 +24,11 @@ def check_taus(taus: Sequence[int]) -> None:
         raise ValueError(f"`taus` must hold at least one number of labels, and each once; got {tuple(taus)}.")
 
 
-def choose_draws(index: AbstractIndex, num_samples: NumSamples, *, chunk_size: int, key: PRNGKeyArray | None) -> Draws:
+def choose_draws(index: AbstractIndex, num_samples: NumSamples, *, chunk_size: int, key: PRNGKeyArray) -> Draws:
     """Return the indices to average over; "auto" takes a finite support of moderate size exactly."""
     if num_samples == "auto":
-        finite = hasattr(index, "support") and index.size <= NUM_SAMPLES
-        num_samples = None if finite else NUM_SAMPLES
-    return make_draws(index, num_samples, chunk_size=chunk_size, key=key)
+        support = index.support()
+        num_samples = None if support is not None and support.shape[0] <= NUM_SAMPLES else NUM_SAMPLES
+    if num_samples is None:
+        return Draws.all(index, chunk_size=chunk_size)
+    return Draws.sample(index, num_samples, key=key, chunk_size=chunk_size)

@@ -10,10 +10,10 @@ import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from .._checks import check_finite, check_labels, check_positive
+from .._compile import jit_for_one_run
 from .._keys import named_keys
 from ..losses import Batch
 from ..networks import MLP
-from ._compile import jit_for_one_run
 from ._joint_batches import JointBatches
 from ._setting import Setting
 

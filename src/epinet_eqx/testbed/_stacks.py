@@ -10,9 +10,9 @@ import jax.random as jr
 from jaxtyping import Array, Key, PRNGKeyArray
 
 from .._checks import num_examples
-from ..bayes._stack import stack, take
+from .._compile import jit_for_one_run, jit_unoptimized
+from .._stack import stack, take
 from ..losses import Batch
-from ._compile import jit_for_one_run, jit_unoptimized
 from ._problem import Problem, generate_arrays
 from ._setting import Setting
 

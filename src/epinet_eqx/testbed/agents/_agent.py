@@ -10,7 +10,7 @@ from jaxtyping import Array, Key, PRNGKeyArray
 
 from ..._checks import num_examples
 from ..._enn import AbstractENN
-from ...bayes._stack import stack
+from ..._stack import stack
 from .._problem import Problem
 from .._stacks import num_stacked_problems, padded_size, stack_problems, take_member
 

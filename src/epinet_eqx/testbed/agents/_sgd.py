@@ -14,11 +14,11 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Key, PRNGKeyArray
 
+from ..._compile import jit_unoptimized
 from ..._enn import AbstractENN
 from ..._keys import named_keys
 from ...losses import AbstractLoss
 from ...training import NonFiniteLossError, TrainState, fit_many, init_state
-from .._compile import jit_unoptimized
 from .._problem import PriorKnowledge, Problem
 from .._shuffle import ShuffledBatches
 from .._stacks import padded_size

@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
+from ..._compile import jit_unoptimized
 from ..._enn import AbstractENN
 from ..._keys import named_keys
 from ...bayes import Deterministic, Ensemble, run_chain, sghmc
 from ...losses import Batch, CrossEntropy, mean_loss
 from ...networks import MLP
-from .._compile import jit_unoptimized
 from .._problem import PriorKnowledge, Problem
 from ._agent import AbstractAgent
 from ._rules import adaptive_decay

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
-from .._checks import check_finite, check_labels, check_scalar
+from ._checks import check_finite, check_labels, check_scalar
 
 
 class AbstractLikelihood(eqx.Module):
@@ -62,3 +62,12 @@ class Gaussian(AbstractLikelihood):
 
 
 CATEGORICAL = Categorical()
+
+
+def target_log_probs(
+    likelihood: AbstractLikelihood,
+    outputs: Float[Array, "samples batch classes"],
+    y: Shaped[Array, "batch ..."],
+) -> Float[Array, "samples batch"]:
+    """Return the log-probability of each target at each sample."""
+    return jax.vmap(jax.vmap(likelihood.log_prob), in_axes=(0, None))(outputs, y)

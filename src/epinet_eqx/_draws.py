@@ -1,0 +1,259 @@
+"""Everything that averages over the index: which indices, and sums over them in chunks, so that memory is flat in M."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
+
+from ._checks import check_positive, require
+from ._enn import AbstractENN
+from .indices import AbstractIndex
+
+# Outputs of this many numbers per chunk fit a few megabytes; larger chunks are not faster.
+_CHUNK_OUTPUTS = 2**21
+_MAX_BATCH = 1024
+
+_Carry = TypeVar("_Carry")
+
+
+class Draws(eqx.Module):
+    r"""The indices that a prediction averages over, shared by all of its inputs.
+
+    `Draws.sample(enn.index, 1000, key=key)` is the Monte Carlo average of Eq. (2) over $M = 1000$ indices;
+    `Draws.all(enn.index)` averages exactly over a finite support, such as the particles of an ensemble.
+
+    A key stands for a sequence of indices: equal keys give equal indices, and a larger M begins with the smaller one.
+    Predictions made with the same draws can therefore be compared, and combined, index by index.
+    """
+
+    index: AbstractIndex
+    key: PRNGKeyArray | None
+    num_samples: int = eqx.field(static=True)
+    exact: bool = eqx.field(static=True)
+    chunk_size: int = eqx.field(static=True)
+    batch_size: int | None = eqx.field(static=True)
+
+    @classmethod
+    def sample(
+        cls,
+        index: AbstractIndex,
+        num_samples: int,
+        *,
+        key: PRNGKeyArray,
+        chunk_size: int = 16,
+        batch_size: int | None = None,
+    ) -> "Draws":
+        """Return the first `num_samples` indices of the sequence that `key` stands for.
+
+        Args:
+            index: the reference distribution, `enn.index`.
+            num_samples: number of indices M.
+            key: random key of the indices.
+            chunk_size: how many indices are computed at a time; memory grows with it, not with M.
+            batch_size: how many inputs are computed at a time; by default as many as keep a chunk's outputs small.
+        """
+        check_positive("num_samples", num_samples)
+        return cls(index, key, num_samples, False, *_check_sizes(chunk_size, batch_size))
+
+    @classmethod
+    def all(cls, index: AbstractIndex, *, chunk_size: int = 16, batch_size: int | None = None) -> "Draws":
+        """Return every index of a finite support once: averages over them are exact.
+
+        Args:
+            index: a reference distribution with finite support, such as the index of an ensemble.
+            chunk_size: how many indices are computed at a time.
+            batch_size: how many inputs are computed at a time; by default as many as keep a chunk's outputs small.
+        """
+        support = index.support()
+        if support is None:
+            raise ValueError(
+                f"`index` must have a finite support to average over all of it; got {type(index).__name__}. "
+                "Use `Draws.sample`."
+            )
+        return cls(index, None, support.shape[0], True, *_check_sizes(chunk_size, batch_size))
+
+    @classmethod
+    def auto(
+        cls,
+        index: AbstractIndex,
+        num_samples: int,
+        *,
+        key: PRNGKeyArray,
+        chunk_size: int = 16,
+        batch_size: int | None = None,
+    ) -> "Draws":
+        """Return `Draws.all` for a finite support of at most `num_samples` indices, otherwise `Draws.sample`.
+
+        For code that evaluates any ENN: an ensemble exactly, an epinet by sampling.
+
+        Args:
+            index: the reference distribution, `enn.index`.
+            num_samples: the largest number of indices M.
+            key: random key of the indices; a finite support does not use it.
+            chunk_size: how many indices are computed at a time.
+            batch_size: how many inputs are computed at a time; by default as many as keep a chunk's outputs small.
+        """
+        check_positive("num_samples", num_samples)
+        support = index.support()
+        if support is not None and support.shape[0] <= num_samples:
+            return cls.all(index, chunk_size=chunk_size, batch_size=batch_size)
+        return cls.sample(index, num_samples, key=key, chunk_size=chunk_size, batch_size=batch_size)
+
+    def take(self, count: int, start: int | Shaped[Array, ""]) -> Shaped[Array, "samples ..."]:
+        """Return `count` indices from number `start` on; beyond the end of a support its last one is repeated."""
+        if self.exact:
+            support = self.index.support()
+            assert support is not None
+            return support[jnp.minimum(start + jnp.arange(count), self.num_samples - 1)]
+        assert self.key is not None
+        return self.index.sample_many(count, key=self.key, start=start)
+
+    def indices(self) -> Shaped[Array, "samples ..."]:
+        """Return all of them at once."""
+        return self.take(self.num_samples, 0)
+
+    def fold(
+        self,
+        step: Callable[[_Carry, Shaped[Array, "samples ..."], Bool[Array, " samples"]], _Carry],
+        carry: _Carry,
+        *,
+        start: int = 0,
+        stop: int | None = None,
+    ) -> _Carry:
+        """Return `carry` after `step(carry, zs, valid)` for each chunk of the indices `start` to `stop - 1`.
+
+        The last chunk is as long as the others; `valid` says which of its entries count.
+        """
+        stop = self.num_samples if stop is None else stop
+        chunk = min(self.chunk_size, stop - start)
+
+        def body(number: Any, carry: _Carry) -> _Carry:
+            first = start + number * chunk
+            valid = first + jnp.arange(chunk) < stop
+            return step(carry, self.take(chunk, first), valid)
+
+        return jax.lax.fori_loop(0, -((start - stop) // chunk), body, carry)
+
+
+def _check_sizes(chunk_size: int, batch_size: int | None) -> tuple[int, int | None]:
+    """Return how many indices and inputs to compute at a time, which must be positive."""
+    check_positive("chunk_size", chunk_size)
+    if batch_size is not None:
+        check_positive("batch_size", batch_size)
+    return chunk_size, batch_size
+
+
+def check_draws(enn: AbstractENN, draws: Draws) -> Draws:
+    """Return `draws` if they are indices of `enn`: those of another index may be in range and still mean nothing."""
+    if not isinstance(draws, Draws):
+        raise ValueError(
+            "`draws` must be `Draws` of the index, such as `Draws.sample(enn.index, 1000, key=key)`; "
+            f"got {type(draws).__name__}."
+        )
+    leaves, others = jax.tree.leaves(draws.index), jax.tree.leaves(enn.index)
+    if draws.index is enn.index or (
+        jax.tree.structure(draws.index) == jax.tree.structure(enn.index)
+        and all(own is other for own, other in zip(leaves, others, strict=True))
+    ):
+        return draws
+    same = eqx.tree_equal(draws.index, enn.index)
+    message = f"`draws` must be of the index of `enn`, {enn.index}; got {draws.index}."
+    if same is False:
+        raise ValueError(message)
+    return draws if same is True else require(draws, ~jnp.asarray(same), message)
+
+
+def choose_batch_size(draws: Draws, num_outputs: int) -> int:
+    """Return how many inputs to compute at a time: as asked, or as many as keep the outputs of a chunk small."""
+    if draws.batch_size is not None:
+        return draws.batch_size
+    chunk = min(draws.chunk_size, draws.num_samples)
+    return min(_MAX_BATCH, max(1, _CHUNK_OUTPUTS // (chunk * num_outputs)))
+
+
+@jax.jit
+def _has_nan(leaves: list[Array]) -> Bool[Array, ""]:
+    """Return whether any of the arrays holds NaN; compiled, because each step of it would be on its own."""
+    return jnp.any(jnp.stack([jnp.any(jnp.isnan(leaf)) for leaf in leaves]))
+
+
+def check_result(name: str, result: PyTree, draws: Draws) -> PyTree:
+    """Return `result` if it holds no NaN; otherwise the network itself said NaN, which is an error and not a number."""
+    failed = _has_nan([leaf for leaf in jax.tree.leaves(result) if eqx.is_inexact_array(leaf)])
+    message = f"`enn` must not output NaN; got NaN in the {name} over {draws.num_samples} indices."
+    return require(result, failed, message)
+
+
+def masked_sum(valid: Bool[Array, " samples"], values: Float[Array, "samples *shape"]) -> Float[Array, "*shape"]:
+    """Return the sum of the valid entries, as a matrix product: on a CPU much faster than XLA's own reduction."""
+    return jnp.tensordot(valid.astype(values.dtype), values, axes=1, precision=jax.lax.Precision.HIGHEST)
+
+
+def _max_over_samples(values: Float[Array, "samples *shape"]) -> Float[Array, "*shape"]:
+    """Return the largest entry along the leading axis, by halves: on a CPU much faster than XLA's own reduction."""
+    while (count := values.shape[0]) > 1:
+        half = -(-count // 2)
+        # The halves of an odd number overlap, which does not change the maximum.
+        values = jnp.maximum(values[:half], values[count - half :])
+    return values[0]
+
+
+def _finite_or_zero(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Return `x` where it is finite: an infinite shift would turn a sum without terms into NaN."""
+    return jnp.where(jnp.isfinite(x), x, jnp.zeros_like(x))
+
+
+class LogSum(eqx.Module):
+    """A running logarithm of a sum of exponentials, as the largest term and the sum relative to it.
+
+    Once the largest term has been seen, adding a chunk rounds the sum only, not its (possibly large) logarithm.
+    """
+
+    top: Float[Array, "..."]
+    total: Float[Array, "..."]
+
+    @classmethod
+    def zeros(cls, shape: tuple[int, ...]) -> "LogSum":
+        """Return empty sums."""
+        return cls(jnp.full(shape, -jnp.inf), jnp.zeros(shape))
+
+    def add(self, terms: Float[Array, "samples ..."], valid: Bool[Array, " samples"]) -> "LogSum":
+        """Return the sums with the exponentials of the valid terms added."""
+        terms = jnp.where(valid.reshape(-1, *(1 for _ in self.top.shape)), terms, -jnp.inf)
+        top = jnp.maximum(self.top, _max_over_samples(jax.lax.stop_gradient(terms)))
+        shift = _finite_or_zero(top)
+        total = self.total * jnp.exp(self.top - shift) + masked_sum(valid, jnp.exp(terms - shift[None]))
+        return LogSum(top, total)
+
+    def log_mean(self, count: int) -> Float[Array, "..."]:
+        """Return the logarithm of the sum over `count`."""
+        return jnp.log(self.total) + _finite_or_zero(self.top) - jnp.log(jnp.asarray(count, self.total.dtype))
+
+
+def outputs_at(
+    enn: AbstractENN, embeddings: PyTree[Array], zs: Shaped[Array, "samples ..."]
+) -> Float[Array, "samples batch classes"]:
+    """Return the outputs of embedded inputs at indices that all inputs share."""
+    return jax.vmap(enn.heads, in_axes=(0, None), out_axes=1)(embeddings, zs)
+
+
+def map_batches(
+    function: Callable[[PyTree[Array]], PyTree[Array]], tree: PyTree[Array], *, length: int, batch_size: int
+) -> PyTree[Array]:
+    """Return `function(tree)`, computed for `batch_size` of the `length` leading rows at a time.
+
+    The last batch is filled up with copies of the last row, and what they give is cut off.
+    """
+    if batch_size >= length:
+        return function(tree)
+    starts = jnp.arange(0, length, batch_size)
+
+    def at(start: Array) -> PyTree[Array]:
+        rows = jnp.minimum(start + jnp.arange(batch_size), length - 1)
+        return function(jax.tree.map(lambda leaf: leaf[rows], tree))
+
+    results = jax.lax.map(at, starts)
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:length], results)
