@@ -29,7 +29,7 @@ TREE = pathlib.Path(cli.__file__).parent
 def test_artifacts_are_sorted_by_session_order_and_number():
     places = [(SESSIONS.index(own.session), own.order) for own in REGISTRY.values()]
     assert places == sorted(places)
-    assert list(REGISTRY)[:7] == ["fig01", "fig03", "fig04", "thm1", "thm2", "thm3", "thm4"]
+    assert list(REGISTRY)[:8] == ["fig01", "fig03", "fig04", "thm1", "thm2", "thm3", "thm4", "thm5"]
     assert set(REGISTRY) == {path.stem for path in (TREE / "artifacts").glob("[!_]*.py")}
 
 
@@ -221,7 +221,7 @@ def test_lines_of_the_list_end_where_a_terminal_does(capsys, tmp_path, monkeypat
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert cli.main(["list", "--session", "theory", "--out", str(tmp_path)]) == 0
     table = capsys.readouterr().out.partition("\n\n")[0].splitlines()
-    assert len(table) == 8 and max(map(len, table)) == 60 and table[-1].endswith("…")
+    assert len(table) == 9 and max(map(len, table)) == 60 and table[-1].endswith("…")
 
 
 @pytest.mark.parametrize("command", [[], ["list"], ["run"], ["draw"], ["verify"]])

@@ -16,8 +16,9 @@ from .testbed import TESTBED
 from .theory import THEORY
 from .thm3 import THM3
 from .thm4 import THM4
+from .thm5 import THM5
 
-_ALL = (*THEORY, *TESTBED, *IMAGES, *REPLICATION, *THM3, *THM4, *DECISIONS)
+_ALL = (*THEORY, *TESTBED, *IMAGES, *REPLICATION, *THM3, *THM4, *THM5, *DECISIONS)
 
 CLAIMS: dict[str, Claim] = {claim.id: claim for claim in _ALL}
 """Every claim by its id."""

@@ -26,3 +26,4 @@ from .thm3 import CounterExample as CounterExample
 from .thm4 import EpinetOnData as EpinetOnData
 from .thm4 import EpinetTraining as EpinetTraining
 from .thm4 import LinearGaussianEpinet as LinearGaussianEpinet
+from .thm5 import ExactMarginals as ExactMarginals

@@ -1,0 +1,89 @@
+"""Theorem 5: the tables of two labels from one end of alpha to the other, and what an index believes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..artifact import Artifact, Tolerance
+from ..configs import ExactMarginals
+from ..style import AGENTS, INK, MUTED, draw_cells
+
+ARTIFACT = Artifact(
+    title="An ENN whose marginals are exactly its base's",
+    session="theory",
+    seed=105,
+    tiers={
+        "smoke": ExactMarginals(alphas=(0.2, 0.5), max_labels=4, num_points=401, num_samples=100_000),
+        "laptop": ExactMarginals(num_points=1001, num_samples=200_000),
+        "paper": ExactMarginals(),
+    },
+    run="thm5:run",
+    minutes={"smoke": 0.3, "laptop": 0.5, "paper": 1.5},
+    data="exact probabilities, and simulated labels",
+    exact=True,
+    caption=(
+        "Above, tables of two labels of a drawing that is a rabbit or a duck with equal probability. Left, the line is the "
+        "theorem, marks are counts of labels drawn from the ENN. Right, what an index believes; the mean is the same."
+    ),
+    tolerances={
+        "difference": Tolerance(absolute=1e-9),
+        "probability": Tolerance(absolute=1e-6),
+        "density": Tolerance(relative=1e-6),
+        "share": Tolerance(absolute=1e-3),
+        "p": Tolerance(absolute=0.1),
+    },
+)
+
+Rows = Sequence[Mapping[str, Any]]
+
+_LABELS = ("R", "D")
+_STYLES = ("-", "--", "-.", ":")
+_BASE = 0.6  # Class 0 of the input whose counts are drawn.
+
+
+def _draw_repeats(ax: Axes, rows: Rows) -> None:
+    """Draw how often a second label repeats the first: the line of the theorem, and counts."""
+    ax.plot([0, 1], [1, _BASE], color=INK, linewidth=1.0, label="$1 - \\alpha + \\alpha w$")
+    chosen = [row for row in rows if row["kind"] == "test" and row["head"] == "right" and row["input"] == 1]
+    first = {row["alpha"]: row for row in chosen if row["statistic"] == "marginal" and row["cell"] == "A"}
+    both = {row["alpha"]: row for row in chosen if row["statistic"] == "two labels" and row["cell"] == "AA"}
+    alphas = sorted(first)
+    shares = [both[alpha]["share"] / first[alpha]["share"] for alpha in alphas]
+    ax.plot(alphas, shares, color=AGENTS["epinet"].color, marker="o", linestyle="", label="counted")
+    ax.set_title(f"second label repeats the first, $w = {_BASE}$")
+    ax.set_xlabel("aleatoric share $\\alpha$")
+    ax.set_ylim(0.5, 1.05)
+    ax.legend()
+
+
+def _draw_densities(ax: Axes, rows: Rows) -> None:
+    """Draw the distribution of the probability of R over indices."""
+    chosen = [row for row in rows if row["kind"] == "density"]
+    for style, alpha in zip(_STYLES, sorted({row["alpha"] for row in chosen}), strict=False):
+        curve = [row for row in chosen if row["alpha"] == alpha]
+        density = [row["density"] for row in curve]
+        ax.plot([row["p"] for row in curve], density, color=INK, linestyle=style, label=f"$\\alpha = {alpha:g}$")
+    ax.axvline(0.5, color=MUTED, linewidth=0.8)
+    ax.set_ylim(0, 4)
+    ax.set_title("density of $P(R)$ over indices, mean 0.5 each")
+    ax.set_xlabel("$P(R \\mid z)$")
+    ax.legend()
+
+
+def draw(rows: Rows) -> Figure:
+    """Draw the figure."""
+    figure = Figure(figsize=(6.75, 4.4))
+    tables = [row for row in rows if row["kind"] == "table"]
+    alphas = sorted({row["alpha"] for row in tables})
+    grid = figure.add_gridspec(2, 1, height_ratios=(1, 1.5))
+    above = grid[0].subgridspec(1, len(alphas))
+    for column, alpha in enumerate(alphas):
+        cells = {(row["y1"], row["y2"]): row["probability"] for row in tables if row["alpha"] == alpha}
+        how = {"rows": _LABELS, "columns": _LABELS, "y1": "$y_1$", "y2": "$y_2$"}
+        draw_cells(figure.add_subplot(above[column]), cells, title=f"$\\alpha = {alpha:g}$", **how)
+    below = grid[1].subgridspec(1, 2)
+    _draw_repeats(figure.add_subplot(below[0]), rows)
+    _draw_densities(figure.add_subplot(below[1]), rows)
+    return figure
