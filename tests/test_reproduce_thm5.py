@@ -9,8 +9,8 @@ from reproduce import __main__ as cli
 from reproduce import runner, verify
 from reproduce.claims import Verdict
 from reproduce.experiments.thm5 import lamperti, partition_prob, partitions, two_labels
-from reproduce.registry import REGISTRY
 from reproduce.paths import REFERENCE, Output
+from reproduce.registry import REGISTRY
 
 pytestmark = pytest.mark.once
 

@@ -138,10 +138,10 @@ def _differences(config: UrnIdentities, alpha: float) -> Iterator[tuple[str, flo
     w = _PREDICTIONS[1]
     multisets = _multisets(3, config.max_labels)
     found = _urn(w, multisets, alpha)
-    listed = [partition_prob(tuple(np.repeat(np.arange(3), counts)), w, alpha) for counts in multisets]
+    listed = [partition_prob(tuple(np.repeat(np.arange(3), counts).tolist()), w, alpha) for counts in multisets]
     yield "urn, partitions", np.max(np.abs(found - np.array(listed)))
     orders = [math.factorial(config.max_labels) / math.prod(map(math.factorial, counts)) for counts in multisets]
-    yield "sum to one", abs(found @ np.array(orders) - 1)
+    yield "sum to one", abs(float(found @ np.array(orders)) - 1)
     fewer = _multisets(3, config.max_labels - 1)
     longer = sum(_urn(w, fewer + np.eye(3, dtype=int)[c], alpha) for c in range(3))
     yield "one more label", np.max(np.abs(longer - _urn(w, fewer, alpha)))
@@ -246,8 +246,13 @@ def _samples(config: UrnSamples, *, key: PRNGKeyArray) -> list[Row]:
         for number, w in enumerate(_PREDICTIONS):
             for (statistic, cell, prob), count in zip(_cells(w, alpha), counts[number].tolist(), strict=True):
                 common: dict[str, Any] = {"kind": "test", "head": head, "alpha": config.alpha, "input": number}
-                p = stats.binomtest(count, total, min(1.0, prob)).pvalue
-                own = {"statistic": statistic, "cell": cell, "num_samples": total, "share": count / total}
+                p = float(stats.binomtest(count, total, min(1.0, prob)).pvalue)
+                own: dict[str, Any] = {
+                    "statistic": statistic,
+                    "cell": cell,
+                    "num_samples": total,
+                    "share": count / total,
+                }
                 rows.append({**common, **own, "probability": prob, "p": p})
 
     for wrong in ("", *WRONG):
