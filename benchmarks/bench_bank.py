@@ -30,7 +30,7 @@ def main() -> list[Ratio]:
     base = with_statistics(*cifar_resnet(56, key=base_key))
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (NUM_EXAMPLES, 3, 32, 32), dtype=np.uint8)
-    data = ArrayDataset.of(x, rng.integers(0, 10, NUM_EXAMPLES), num_classes=10)
+    data = ArrayDataset(x, rng.integers(0, 10, NUM_EXAMPLES), num_classes=10)
     with tempfile.TemporaryDirectory() as folder:
         bank = FeatureBank.build(
             base.with_features, {"train": data}, folder, normalization=CIFAR10_NORMALIZATION, batch_size=BATCH_SIZE

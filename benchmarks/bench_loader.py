@@ -13,9 +13,9 @@ from typing import Any
 import jax.random as jr
 import numpy as np
 
+from epinet_eqx._keys import generator_of
 from epinet_eqx.data import Decode, ImageFolder, Loader, RandomFlip, RandomResizedCrop, Transform
-from epinet_eqx.data._augment import apply
-from epinet_eqx.data._random import generator_of
+from epinet_eqx.data._transforms import apply
 
 from ._measure import Ratio
 

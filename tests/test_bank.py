@@ -99,7 +99,7 @@ def test_half_precision_is_half_the_size(tmp_path, getkey):
 
 def test_pixels_are_normalized(tmp_path, getkey):
     pixels = np.arange(6 * 64, dtype=np.uint32).astype(np.uint8).reshape(6, 1, 8, 8)
-    source = ArrayDataset.of(pixels, np.zeros(6, int), num_classes=10)
+    source = ArrayDataset(pixels, np.zeros(6, int), num_classes=10)
     base, normalization = make_base(getkey()), Normalization((0.5,), (0.25,))
     bank = build(base, tmp_path, {"test": source}, normalization=normalization)
     expected = jax.vmap(base)(jnp.asarray(normalization(pixels)))
@@ -257,8 +257,8 @@ def test_features_of_other_frameworks_are_imported(tmp_path):
         ({"labels": np.zeros(0, int)}, "`labels` of .* must be a vector of integers"),
         ({"features": np.full((10, 4), np.nan)}, "`features` of .* must be finite"),
         ({"logits": np.zeros((10, 3), int)}, "`logits` of .* must be floats"),
-        ({"ids": np.zeros((10, 1), int)}, "`ids` of .* must be 10 integers"),
-        ({"ids": np.full(10, 2**40)}, "`ids` of .* must fit into 32 bits"),
+        ({"ids": np.zeros((10, 1), int)}, "`ids` of .* must hold 10 integers as numbers"),
+        ({"ids": np.full(10, 2**40)}, "`ids` of .* must hold numbers that fit into 32 bits"),
         ({"features": np.array([object()] * 10)}, "must be an npz file of plain arrays.*allow_pickle=False"),
     ],
 )

@@ -141,7 +141,7 @@ def test_sheets_are_read(tmp_path):
     with pytest.raises(ValueError, match="labels.npz' must have an entry `test` with 6 labels"):
         cifar(tmp_path, "test")
     (tmp_path / "test_00.webp").write_bytes(b"RIFF")
-    with pytest.raises(ValueError, match="test_00.webp' must be a readable image"):
+    with pytest.raises(ValueError, match="test_00.webp' is not a whole image"):
         cifar(tmp_path, "test")
 
 

@@ -217,7 +217,7 @@ def test_damaged_records_are_named(tmp_path):
     path = tmp_path / "records"
     with pytest.raises(FileNotFoundError, match="records.json' is missing"):
         RecordSource(path)
-    with pytest.raises(ValueError, match="0.JPEG' must have a label from 0 to -1; got 0"):
+    with pytest.raises(ValueError, match="0.JPEG' must hold labels from 0 to -1; got 0"):
         write_records(source, path, num_classes=0)
     shutil.rmtree(path)
     write_records(source, path, num_classes=1)
@@ -242,7 +242,7 @@ def test_damaged_records_are_named(tmp_path):
 
 def test_dyads_are_draws_of_two_anchors(getkey):
     x = np.broadcast_to(np.arange(7, dtype=np.uint8)[:, None, None, None], (7, 1, 8, 8))
-    source = ArrayDataset.of(x, np.arange(7) % 3, num_classes=3)
+    source = ArrayDataset(x, np.arange(7) % 3, num_classes=3)
     key = getkey()
     dyads = AugmentedDyads(source, tau=200, key=key)
     assert len(dyads) == 3

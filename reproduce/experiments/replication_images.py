@@ -72,7 +72,7 @@ def _shifted(data: ArrayDataset, key: PRNGKeyArray) -> ArrayDataset:
             (own_key,) = named_keys(key, f"{kind} {strength}")
             changed = _corrupted(x, kind, strength, _generator(own_key))
             parts.append(np.rint(255 * np.clip(changed, 0, 1)).astype(np.uint8))
-    return ArrayDataset.of(np.concatenate(parts), np.tile(data.y, len(parts)), num_classes=10, name="shifted images")
+    return ArrayDataset(np.concatenate(parts), np.tile(data.y, len(parts)), num_classes=10, name="shifted images")
 
 
 def _augmented(data: ArrayDataset, key: PRNGKeyArray) -> ArrayDataset:
@@ -107,5 +107,5 @@ def images_of(path: Path, images: str, num_images: int, *, key: PRNGKeyArray) ->
         return _shifted(data, own_key)
     if images == "dyads":
         drawn = AugmentedDyads(data, tau=TAU, key=own_key).as_batch()
-        return ArrayDataset.of(np.asarray(drawn.x), np.asarray(drawn.y), num_classes=10, name="augmented dyads")
+        return ArrayDataset(np.asarray(drawn.x), np.asarray(drawn.y), num_classes=10, name="augmented dyads")
     return data

