@@ -59,9 +59,9 @@ class ExampleOrder:
 class BatchReader:
     """Reads, decodes, augments and stacks this process's part of a global batch.
 
-    Batch `t` holds entries `t * batch_size` to `(t + 1) * batch_size - 1` of the order. Process `p` of `n` reads the
-    `p`-th of `n` equal stretches. Entry `m` is augmented by substream `m`. The global batch is therefore the same for any
-    number of processes, threads and workers.
+    Batch `t` holds entries `t * batch_size` to `(t + 1) * batch_size - 1` of the order. Process `p` of `n` reads
+    the `p`-th of `n` equal stretches of it. Entry `m` is augmented by substream `m`. The global batch is therefore the
+    same for any number of processes, threads and workers.
     """
 
     source: Source
