@@ -16,7 +16,7 @@ def package_version() -> str:
     return importlib.metadata.version("epinet_eqx")
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     """Return the versions of the packages that are installed."""
     versions = {}
     for name in _PACKAGES:
@@ -56,7 +56,7 @@ def provenance(*, seconds: float) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
-        "versions": _versions(),
+        "versions": versions(),
         "commit": _git_commit(),
         "backend": devices[0].platform,
         "device": devices[0].device_kind,
