@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import jax.random as jr
 
 import epinet_eqx as epi
-from epinet_eqx.epinet import Epinet, Mirrored, MLPEpinet, conv_prior, mlp_prior
+from epinet_eqx.combinators import Mirrored
+from epinet_eqx.epinet import Epinet, MLPEpinet, conv_prior, mlp_prior
 from epinet_eqx.indices import GaussianWithUnitIndex, ScaledGaussianIndex
 from epinet_eqx.networks import MLP, FunctionNetwork
 

@@ -4,26 +4,27 @@ import jax.random as jr
 
 
 def _trunk(key):
-    from epinet_eqx.baselines import headless
-    from epinet_eqx.networks import MLP
+    from epinet_eqx.networks import MLP, headless
 
     return headless(MLP(3, 4, (6,), key=key))
 
 
 def heteroscedastic(key):
-    from epinet_eqx.baselines import Heteroscedastic, OnTrunk
+    from epinet_eqx.baselines import Heteroscedastic
+    from epinet_eqx.combinators import OnTrunk
 
     return OnTrunk(_trunk(jr.fold_in(key, 0)), Heteroscedastic(6, 4, rank=2, key=jr.fold_in(key, 1)))
 
 
 def marginalized(key):
-    from epinet_eqx.baselines import Marginalized
+    from epinet_eqx.combinators import Marginalized
 
     return Marginalized(heteroscedastic(key), 3)
 
 
 def sngp(key):
-    from epinet_eqx.baselines import SNGP, OnTrunk, SpectrallyBounded
+    from epinet_eqx.baselines import SNGP, SpectrallyBounded
+    from epinet_eqx.combinators import OnTrunk
 
     trunk = SpectrallyBounded(_trunk(jr.fold_in(key, 0)), 0.9)
     return OnTrunk(trunk, SNGP(6, 4, num_features=8, key=jr.fold_in(key, 1)))

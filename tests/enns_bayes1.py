@@ -30,12 +30,14 @@ def ensemble_with_trunk(key):
 
 
 def ensemble_plus(key):
-    from epinet_eqx.bayes import Ensemble, NetworkWithPrior
+    from epinet_eqx.bayes import Deterministic, Ensemble
+    from epinet_eqx.combinators import Prior, WithPrior
     from epinet_eqx.networks import MLP
 
     def particle(particle_key):
         network_key, prior_key = jr.split(particle_key)
-        return NetworkWithPrior(MLP(3, 4, (8,), key=network_key), MLP(3, 4, (5,), key=prior_key), 0.7)
+        network, prior = MLP(3, 4, (8,), key=network_key), MLP(3, 4, (5,), key=prior_key)
+        return WithPrior(Deterministic(network), Prior(Deterministic(prior), 0.7))
 
     return Ensemble(eqx.filter_vmap(particle)(jr.split(key, 5)))
 

@@ -26,9 +26,10 @@ def _indexed_mlp(key):
 
 
 def _hypermodel_with_prior(key):
-    from epinet_eqx.bayes import AdditivePrior
 
-    return AdditivePrior(_linear_hypermodel(jr.fold_in(key, 0)), _indexed_mlp(jr.fold_in(key, 1)), 2.0)
+    from epinet_eqx.combinators import Prior, WithPrior
+
+    return WithPrior(_linear_hypermodel(jr.fold_in(key, 0)), Prior(_indexed_mlp(jr.fold_in(key, 1)), 2.0))
 
 
 def _diagonal_hypermodel(key):
@@ -38,11 +39,12 @@ def _diagonal_hypermodel(key):
 
 
 def _ensemble_with_additive_prior(key):
-    from epinet_eqx.bayes import AdditivePrior, Ensemble
+    from epinet_eqx.bayes import Ensemble
+    from epinet_eqx.combinators import Prior, WithPrior
 
     particles = eqx.filter_vmap(_network)(jr.split(jr.fold_in(key, 0), 3))
     priors = eqx.filter_vmap(_network)(jr.split(jr.fold_in(key, 1), 3))
-    return AdditivePrior(Ensemble(particles), Ensemble(priors), 3.0)
+    return WithPrior(Ensemble(particles), Prior(Ensemble(priors), 3.0))
 
 
 def _posterior_samples(key):

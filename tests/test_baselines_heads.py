@@ -9,10 +9,11 @@ import optax
 import pytest
 
 from epinet_eqx import Draws, Frozen, count_parameters, trainable_mask
-from epinet_eqx.baselines import SNGP, Heteroscedastic, Marginalized, OnTrunk, RandomFeatures, headless, with_posterior
+from epinet_eqx.baselines import SNGP, Heteroscedastic, RandomFeatures, with_posterior
 from epinet_eqx.bayes import Deterministic
+from epinet_eqx.combinators import Marginalized, OnTrunk
 from epinet_eqx.losses import Batch, CrossEntropy, mean_loss
-from epinet_eqx.networks import MLP, ConvNet, FunctionNetwork
+from epinet_eqx.networks import MLP, ConvNet, FunctionNetwork, headless
 from epinet_eqx.predict import marginal_log_probs
 from epinet_eqx.training import fit, fit_many
 

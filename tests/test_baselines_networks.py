@@ -10,11 +10,10 @@ from epinet_eqx.baselines import (
     SpectrallyBounded,
     SpectrallyBoundedStateful,
     channel_dropout,
-    headless,
     spectral_bound,
     spectral_norm,
 )
-from epinet_eqx.networks import MLP, AbstractStatefulNetwork, ConvNet, ImageConv, Linear, with_statistics
+from epinet_eqx.networks import MLP, AbstractStatefulNetwork, ConvNet, ImageConv, Linear, headless, with_statistics
 
 pytestmark = pytest.mark.once
 

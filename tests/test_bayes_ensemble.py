@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from epinet_eqx import Frozen, named_keys, trainable_mask
-from epinet_eqx.bayes import Deterministic, Ensemble, NetworkWithPrior
+from epinet_eqx.bayes import Deterministic, Ensemble, dropout_mlp
+from epinet_eqx.combinators import Prior, WithPrior
 from epinet_eqx.losses import Batch, BernoulliBootstrap, CrossEntropy
 from epinet_eqx.networks import MLP, Linear
 from epinet_eqx.training import NonFiniteLossError, fit, fit_ensemble
@@ -74,33 +75,36 @@ def test_any_equinox_module_can_be_a_particle(getkey):
     assert jnp.allclose(outputs, jnp.stack([particle(x) for particle in particles]), atol=1e-6)
 
 
+def make_plus_particle(network, prior, scale):
+    return WithPrior(Deterministic(network), Prior(Deterministic(prior), scale))
+
+
 def make_plus(key, scale=0.7, num_particles=3):
     def particle(particle_key):
         network_key, prior_key = jr.split(particle_key)
-        return NetworkWithPrior(MLP(3, 4, (8,), key=network_key), MLP(3, 4, (5,), key=prior_key), scale)
+        return make_plus_particle(MLP(3, 4, (8,), key=network_key), MLP(3, 4, (5,), key=prior_key), scale)
 
     return Ensemble(eqx.filter_vmap(particle)(jr.split(key, num_particles)))
 
 
 def test_prior_is_added_with_its_scale_and_is_frozen(getkey):
     network, prior, x = MLP(3, 4, (8,), key=getkey()), MLP(3, 4, (5,), key=getkey()), jr.normal(getkey(), (3,))
-    particle = NetworkWithPrior(network, prior, 0.7)
-    assert jnp.allclose(particle(x), network(x) + 0.7 * prior(x), atol=1e-6)
-    assert jnp.array_equal(particle.with_features(x)[1], network.with_features(x)[1])
+    particle = make_plus_particle(network, prior, 0.7)
+    assert jnp.allclose(particle(x, jnp.array(0)), network(x) + 0.7 * prior(x), atol=1e-6)
 
     enn = make_plus(getkey())
     gradient = eqx.filter_grad(lambda enn: jnp.sum(jnp.square(enn.heads(x, enn.index.support()))))(enn)
-    assert all(not jnp.any(leaf) for leaf in jax.tree.leaves((gradient.particles.prior, gradient.particles.scale)))
-    assert all(jnp.any(leaf != 0) for leaf in jax.tree.leaves(gradient.particles.network))
+    assert all(not jnp.any(leaf) for leaf in jax.tree.leaves(gradient.particles.prior))
+    assert all(jnp.any(leaf != 0) for leaf in jax.tree.leaves(gradient.particles.enn))
     mask = trainable_mask(enn).particles
-    assert not any(jax.tree.leaves((mask.prior, mask.scale))) and all(jax.tree.leaves(mask.network))
+    assert not any(jax.tree.leaves(mask.prior)) and all(jax.tree.leaves(mask.enn))
 
 
 def test_each_particle_has_a_prior_of_its_own(getkey):
     enn, x = make_plus(getkey(), scale=2.0), jr.normal(getkey(), (3,))
-    without = eqx.tree_at(lambda enn: enn.particles.scale, enn, Frozen(jnp.zeros(3)))
+    without = eqx.tree_at(lambda enn: enn.particles.prior.scale, enn, Frozen(jnp.zeros(3)))
     zs = enn.index.support()
-    priors = eqx.filter_vmap(lambda prior: prior(x))(enn.particles.prior.content)
+    priors = eqx.filter_vmap(lambda prior: prior.network(x))(enn.particles.prior.enn.content)
     assert jnp.allclose(enn.heads(x, zs) - without.heads(x, zs), 2.0 * priors, atol=1e-5)
     assert not jnp.allclose(priors[0], priors[1])
 
@@ -157,9 +161,13 @@ def test_wrong_numbers_are_refused(getkey):
 def test_bad_priors_are_refused(getkey):
     network = MLP(3, 4, (8,), key=getkey())
     with pytest.raises(ValueError, match=r"`scale` must be finite and at least 0; got -1\.0"):
-        NetworkWithPrior(network, network, -1.0)
-    with pytest.raises(ValueError, match=r"`prior` must have shape \(4,\); got \(2,\)"):
-        NetworkWithPrior(network, MLP(3, 2, (8,), key=getkey()))(jnp.zeros(3))
+        make_plus_particle(network, network, -1.0)
+    with pytest.raises(ValueError, match="`prior` must have as many outputs as `enn`, 4; got 2"):
+        make_plus_particle(network, MLP(3, 2, (8,), key=getkey()), 1.0)(jnp.zeros(3), jnp.array(0))
+    with pytest.raises(ValueError, match="`enn` must be an ENN .*; got MLP"):
+        Prior(network)
+    with pytest.raises(ValueError, match="`particles` must be networks, or ENNs with one value .*MCDropout"):
+        Ensemble(dropout_mlp(3, 4, key=getkey()))
 
 
 def make_data(key):
@@ -189,22 +197,22 @@ def test_particles_are_those_trained_one_after_the_other(getkey):
     assert history.losses.shape == (7, 3)
     particle_key, prior_key, train_key = named_keys(key, "particles", "priors", "train")
     alone = []
-    make = eqx.filter_jit(lambda *keys: NetworkWithPrior(make_particle(keys[0]), make_prior(keys[1]), 3.0))
+    make = eqx.filter_jit(lambda *keys: make_plus_particle(make_particle(keys[0]), make_prior(keys[1]), 3.0))
     for k in range(3):
         network = make(jr.fold_in(particle_key, k), jr.fold_in(prior_key, k))
         own = CrossEntropy(l2=0.01, bootstrap=BernoulliBootstrap(0.4, key=jr.fold_in(bootstrap_key, k)))
-        result = fit(Deterministic(network), data, own, num_index_samples=1, key=jr.fold_in(train_key, k), **OPTIONS)
-        alone.append(result.enn.network)
+        result = fit(network, data, own, num_index_samples=1, key=jr.fold_in(train_key, k), **OPTIONS)
+        alone.append(result.enn)
         assert jnp.allclose(history.losses[:, k], result.history.losses, atol=1e-5)
     assert eqx.tree_equal(enn, Ensemble.of(alone), rtol=1e-5, atol=1e-5)
     # Neither a step nor the penalty has moved the priors by a bit.
     priors = eqx.filter_vmap(lambda k: make_prior(jr.fold_in(prior_key, k)))(jnp.arange(3))
-    assert eqx.tree_equal(enn.particles.prior.content, priors)
-    assert jnp.array_equal(enn.particles.scale.content, jnp.full(3, 3.0))
+    assert eqx.tree_equal(enn.particles.prior.enn.content.network, priors)
+    assert jnp.array_equal(enn.particles.prior.scale.content, jnp.full(3, 3.0))
     # The particles differ, and training has moved them.
     assert not jnp.allclose(history.losses[:, 0], history.losses[:, 1])
     untrained = make_particle(jr.fold_in(particle_key, 0))
-    assert not jnp.allclose(alone[0].network.layers[0].weight, untrained.layers[0].weight, atol=1e-4)
+    assert not jnp.allclose(alone[0].enn.network.layers[0].weight, untrained.layers[0].weight, atol=1e-4)
 
 
 def test_particles_from_one_place_on_all_data_stay_equal(getkey):

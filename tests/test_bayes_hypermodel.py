@@ -9,7 +9,6 @@ import pytest
 
 from epinet_eqx import trainable_mask
 from epinet_eqx.bayes import (
-    AdditivePrior,
     BayesByBackprop,
     Deterministic,
     DiagonalHypermodel,
@@ -17,6 +16,7 @@ from epinet_eqx.bayes import (
     LinearHypermodel,
     split_parameters,
 )
+from epinet_eqx.combinators import Prior, WithPrior
 from epinet_eqx.indices import GaussianIndex, ParticleIndex, ScaledGaussianIndex
 from epinet_eqx.networks import MLP
 
@@ -42,7 +42,7 @@ def _network(key):
 
 def test_split_parameters_round_trip_keeps_frozen_parts(getkey):
     network = _network(getkey())
-    prior = AdditivePrior(Deterministic(network), Deterministic(_network(getkey())), 2.0)
+    prior = WithPrior(Deterministic(network), Prior(Deterministic(_network(getkey())), 2.0))
     vector, skeleton = split_parameters(prior)
     assert skeleton.size == vector.size == 3 * 5 + 5 + 5 * 4 + 4  # the prior and its scale are no parameters
     assert eqx.tree_equal(skeleton.build(vector), prior)
@@ -141,7 +141,7 @@ def test_indexed_mlp_shares_an_index_that_is_too_short(getkey):
 def test_additive_prior_is_the_sum_and_stays_as_it_is(getkey):
     enn = _linear(getkey())
     prior = _prior(ScaledGaussianIndex(6), getkey())
-    both = AdditivePrior(enn, prior, 3.0)
+    both = WithPrior(enn, Prior(prior, 3.0))
     x, zs = jr.normal(getkey(), (3,)), enn.index.sample_many(3, key=getkey())
     expected = enn.heads(enn.embed(x), zs) + 3.0 * prior.heads(prior.embed(x), zs)
     np.testing.assert_allclose(both.heads(both.embed(x), zs), expected, rtol=1e-5)
@@ -166,12 +166,12 @@ def test_bad_input(getkey):
     with pytest.raises(ValueError, match="`module` must have floating-point arrays that are not frozen; got Identity"):
         DiagonalHypermodel(eqx.nn.Identity())
     with pytest.raises(ValueError, match=r"`scale` must be finite and at least 0; got -1\.0"):
-        AdditivePrior(enn, enn, -1.0)
+        Prior(enn, -1.0)
     for other in (GaussianIndex(6), ScaledGaussianIndex(5), ScaledGaussianIndex(6, 0.5)):
         with pytest.raises(ValueError, match="`prior` must have the index of `enn`"):
-            AdditivePrior(enn, eqx.tree_at(lambda e: e.index, enn, other))
-    narrow = AdditivePrior(enn, _linear(getkey(), out_dim=2))
-    with pytest.raises(ValueError, match=r"`prior` must have shape \(1, 4\); got \(1, 2\)"):
+            WithPrior(enn, Prior(eqx.tree_at(lambda e: e.index, enn, other)))
+    narrow = WithPrior(enn, Prior(_linear(getkey(), out_dim=2)))
+    with pytest.raises(ValueError, match="`prior` must have as many outputs as `enn`, 4; got 2"):
         narrow(jnp.ones(3), jnp.ones(6))
     with pytest.raises(ValueError, match=r"`z` must have shape \(6,\); got \(5,\)"):
         enn(jnp.ones(3), jnp.ones(5))

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from epinet_eqx import Frozen, freeze
-from epinet_eqx.bayes import Ensemble, NetworkWithPrior, from_blackjax, from_samples, split_parameters
+from epinet_eqx.bayes import Deterministic, Ensemble, from_blackjax, from_samples, split_parameters
+from epinet_eqx.combinators import Prior, WithPrior
 from epinet_eqx.networks import MLP, Linear
 
 pytestmark = pytest.mark.once
@@ -44,13 +45,13 @@ def test_samples_may_be_numpy_arrays_and_parameters_only(module, samples):
 
 
 def test_frozen_parts_are_those_of_the_module(getkey):
-    module = NetworkWithPrior(_network(getkey()), _network(getkey()), 2.0)
+    module = WithPrior(Deterministic(_network(getkey())), Prior(Deterministic(_network(getkey())), 2.0))
     vector, skeleton = split_parameters(module)
     samples = jax.vmap(skeleton.unflatten)(jnp.stack([vector, 2 * vector, 3 * vector]))
     enn = from_samples(module, samples)
     x = jr.normal(getkey(), (3,))
-    np.testing.assert_allclose(enn(x, jnp.asarray(1)), skeleton.build(2 * vector)(x), rtol=1e-5)
-    assert isinstance(enn.particles.prior, Frozen)
+    np.testing.assert_allclose(enn(x, jnp.asarray(1)), skeleton.build(2 * vector)(x, jnp.asarray(0)), rtol=1e-5)
+    assert isinstance(enn.particles.prior.enn, Frozen)
 
 
 def test_stacks_must_fit(module, samples):

@@ -11,7 +11,8 @@ import epinet_eqx as epi
 from benchmarks import cost
 from benchmarks._counts import count_entry_point, count_program
 from benchmarks.programs import ENTRY_POINTS, PROGRAMS, Program
-from epinet_eqx.epinet import MLPEpinet, PriorNetwork
+from epinet_eqx.combinators import Prior
+from epinet_eqx.epinet import MLPEpinet
 
 pytestmark = pytest.mark.once
 
@@ -52,13 +53,13 @@ def test_a_forgotten_contraction_is_red(optimized, monkeypatch):
 
 
 def test_a_retrace_is_red(optimized, monkeypatch):
-    plain = PriorNetwork.__init__
+    plain = Prior.__init__
 
     def static_scale(self, network, scale=1.0):
         plain(self, network, scale)
         self.scale = epi.Frozen(scale)
 
-    verdict = gate("epinet: embed", lambda: monkeypatch.setattr(PriorNetwork, "__init__", static_scale))
+    verdict = gate("epinet: embed", lambda: monkeypatch.setattr(Prior, "__init__", static_scale))
     assert not verdict.passed
     (row,) = [line for line in verdict.text.splitlines() if "traces" in line]
     assert row.split() == ["|", "epinet:", "embed,", "traces", "|", "1", "|", "3", "|", "+200.0", "%", "|"]

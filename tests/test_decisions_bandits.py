@@ -11,7 +11,8 @@ import pytest
 from jaxtyping import Array
 
 from epinet_eqx import named_keys
-from epinet_eqx.bayes import Deterministic, Ensemble, NetworkWithPrior, dropout_mlp
+from epinet_eqx.bayes import Deterministic, Ensemble, dropout_mlp
+from epinet_eqx.combinators import Prior, WithPrior
 from epinet_eqx.decisions import (
     AbstractBandit,
     BernoulliReward,
@@ -48,7 +49,8 @@ def make_epinet(key):
 
 def make_particle_with_prior(key):
     network_key, prior_key = named_keys(key, "network", "prior")
-    return NetworkWithPrior(MLP(IN_DIM, 2, (6,), key=network_key), MLP(IN_DIM, 2, (6,), key=prior_key))
+    network, prior = MLP(IN_DIM, 2, (6,), key=network_key), MLP(IN_DIM, 2, (6,), key=prior_key)
+    return WithPrior(Deterministic(network), Prior(Deterministic(prior)))
 
 
 BUILDERS = {

@@ -11,15 +11,8 @@ import pytest
 
 import epinet_eqx as epi
 from epinet_eqx._tree import count_parameters, sum_of_squares
-from epinet_eqx.epinet import (
-    Epinet,
-    MLPEpinet,
-    NetworkEnsemble,
-    PriorNetwork,
-    conv_prior,
-    matched_prior,
-    mlp_prior,
-)
+from epinet_eqx.combinators import Prior
+from epinet_eqx.epinet import Epinet, MLPEpinet, TermInput, conv_prior, matched_prior, mlp_prior
 from epinet_eqx.indices import GaussianIndex, ParticleIndex
 from epinet_eqx.networks import MLP, FunctionNetwork
 
@@ -50,15 +43,22 @@ def test_head_is_equation_6(hidden, getkey):
     for layer in term.layers[:-1]:
         units = jax.nn.relu(layer(units))
     literal = term.layers[-1](units).reshape(5, 4).T @ z
-    assert jnp.allclose(term.head(term.embed(None, features), z), literal, atol=1e-5)
+    assert jnp.allclose(term(TermInput(None, features), z), literal, atol=1e-5)
 
 
 @pytest.mark.parametrize("hidden", [(), (7,), (7, 6)])
 def test_heads_is_the_exact_contraction(hidden, getkey):
     term = MLPEpinet(11, 5, 4, hidden=hidden, initializer=epi.networks.equinox_uniform, key=getkey())
-    embedding = term.embed(None, jr.normal(getkey(), (11,)))
+    embedding = term.embed(TermInput(None, jr.normal(getkey(), (11,))))
     zs = jr.normal(getkey(), (9, 5))
-    assert jnp.allclose(term.heads(embedding, zs), jax.vmap(lambda z: term.head(embedding, z))(zs), atol=1e-5)
+
+    def literal(z):
+        units = embedding + term.layers[0].weight[:, 11:] @ z
+        for layer in term.layers[1:]:
+            units = layer(jax.nn.relu(units))
+        return z @ units.reshape(5, 4)
+
+    assert jnp.allclose(term.heads(embedding, zs), jax.vmap(literal)(zs), atol=1e-5)
 
 
 def test_zero_index_gives_the_base_network(getkey):
@@ -70,8 +70,8 @@ def test_zero_index_gives_the_base_network(getkey):
 def test_ensemble_prior_is_linear_in_the_index(getkey):
     prior = mlp_prior(3, 5, 4, scale=2.0, key=getkey())
     x = jr.normal(getkey(), (3,))
-    embedding = prior.embed(x, jnp.zeros(1))
-    members = prior.network.content.members
+    embedding = prior.embed(TermInput(x, jnp.zeros(1)))
+    members = prior.enn.content.enn.members
     outputs = [jax.tree.map(lambda leaf, i=i: leaf[i] if eqx.is_array(leaf) else leaf, members)(x) for i in range(5)]
     z = jr.normal(getkey(), (5,))
     expected = 2.0 * sum(z[i] * outputs[i] for i in range(5))
@@ -81,17 +81,17 @@ def test_ensemble_prior_is_linear_in_the_index(getkey):
 def test_conv_prior_and_features_prior(getkey):
     prior = conv_prior((3, 8, 8), 5, 4, key=getkey())
     image = jr.normal(getkey(), (3, 8, 8))
-    assert prior.embed(image, jnp.zeros(2)).shape == (5, 4)
+    assert prior.embed(TermInput(image, jnp.zeros(2))).shape == (5, 4)
     on_features = mlp_prior(2, 5, 4, reads="features", key=getkey())
-    assert on_features.embed(image, jnp.ones(2)).shape == (5, 4)
+    assert on_features.embed(TermInput(image, jnp.ones(2))).shape == (5, 4)
 
 
 def test_matched_prior_has_the_architecture_and_other_weights(getkey):
     learnable = MLPEpinet(11, 5, 4, hidden=(7, 6), key=getkey())
     prior = matched_prior(learnable, key=getkey())
-    same = jax.tree.map(lambda a, b: a.shape == b.shape, learnable.layers, prior.network.content.layers)
+    same = jax.tree.map(lambda a, b: a.shape == b.shape, learnable.layers, prior.enn.content.layers)
     assert all(jax.tree.leaves(same))
-    assert not jnp.allclose(learnable.layers[0].weight, prior.network.content.layers[0].weight)
+    assert not jnp.allclose(learnable.layers[0].weight, prior.enn.content.layers[0].weight)
 
 
 def test_base_is_evaluated_once_for_many_indices(getkey):
@@ -205,7 +205,7 @@ def test_attach_checks_its_arguments(getkey, as_user):
             dict(base=mlp, index_dim=5, example=x, priors=(mlp_prior(3, 5, 2, key=getkey()),)),
             r"`priors\[0\]` must have as many outputs as `base`, 4; got shape \(2,\)",
         ),
-        (dict(base=mlp, index_dim=5, example=x, priors=(mlp,)), r"`priors\[0\]` must be a `PriorNetwork`; got MLP"),
+        (dict(base=mlp, index_dim=5, example=x, priors=(mlp,)), r"`priors\[0\]` must be a `Prior`; got MLP"),
         (dict(base=mlp, index_dim=5, example=jnp.zeros(2)), r"`x` must have shape \(3,\); got \(2,\)"),
         (
             dict(base=mlp, num_classes=5, index_dim=5, example=x),
@@ -300,20 +300,20 @@ def test_shapes_are_checked_when_the_enn_runs(getkey, as_user):
 
 def test_parts_must_share_the_index(getkey, as_user):
     learnable = MLPEpinet(3, 5, 4, key=getkey())
-    with pytest.raises(ValueError, match="`learnable` must have the dimension of `index`, 6; got 5"):
+    with pytest.raises(ValueError, match=r"`learnable` must have the shape of `index`, \(6,\); got \(5,\)"):
         Epinet(FunctionNetwork(lambda x: (x, x)), learnable, (), GaussianIndex(6))
-    with pytest.raises(ValueError, match=r"`priors\[0\]` must have the dimension of `index`, 5; got 4"):
+    with pytest.raises(ValueError, match=r"`priors\[0\]` must have the shape of `index`, \(5,\); got \(4,\)"):
         Epinet(FunctionNetwork(lambda x: (x, x)), learnable, (mlp_prior(3, 4, 4, key=getkey()),), GaussianIndex(5))
-    with pytest.raises(ValueError, match="`index` must be an index with vector values"):
+    with pytest.raises(ValueError, match=r"`learnable` must have the shape of `index`, \(\); got \(5,\)"):
         Epinet(FunctionNetwork(lambda x: (x, x)), learnable, (), ParticleIndex(5))
-    with pytest.raises(ValueError, match="`scales` must have one entry per prior network, 2; got 1"):
+    with pytest.raises(ValueError, match="`scales` must have one entry per prior, 2; got 1"):
         make_epinet(getkey()).with_prior_scales(1.0)
     with pytest.raises(ValueError, match="`scale` must be finite and at least 0; got -1.0"):
-        PriorNetwork(learnable, -1.0)
-    with pytest.raises(ValueError, match="`network` must be a term .* got function"):
-        PriorNetwork(lambda x, z: x)
+        Prior(learnable, -1.0)
+    with pytest.raises(ValueError, match="`enn` must be an ENN .* got function"):
+        Prior(lambda x, z: x)
     with pytest.raises(ValueError, match="`reads` must be"):
-        NetworkEnsemble(lambda key: MLP(3, 4, (), key=key), 5, reads="pixels", key=getkey())
+        mlp_prior(3, 5, 4, reads="pixels", key=getkey())
 
 
 def test_temperature_divides_and_sweeps_without_a_new_trace(getkey):

@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from epinet_eqx import attach, named_keys
-from epinet_eqx.epinet import Epinet, NetworkEnsemble
+from epinet_eqx.epinet import Epinet, NetworkEnsemble, Reads
 from epinet_eqx.indices import GaussianIndex
 from epinet_eqx.losses import AbstractPenalty, Batch, CrossEntropy, SquaredLoss, mean_data_loss
 from epinet_eqx.networks import MLP
@@ -40,7 +40,7 @@ def linear_epinet(key, num_outputs=1):
         return MLP(3, num_outputs, (), feature_layers=(), key=key)
 
     base, learnable = jr.split(key)
-    return Epinet(linear(base), NetworkEnsemble(linear, 4, key=learnable), (), GaussianIndex(4))
+    return Epinet(linear(base), Reads(NetworkEnsemble(linear, 4, key=learnable), "input"), (), GaussianIndex(4))
 
 
 def make_data(key, size=12):

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from epinet_eqx.epinet import Epinet, NetworkEnsemble
+from epinet_eqx.epinet import Epinet, NetworkEnsemble, Reads
 from epinet_eqx.indices import GaussianIndex
 from epinet_eqx.losses import Batch, BernoulliBootstrap, SquaredLoss
 from epinet_eqx.networks import MLP
@@ -27,7 +27,7 @@ def linear_epinet(key):
         return MLP(3, 1, (), feature_layers=(), key=key)
 
     base, learnable = jr.split(key)
-    return Epinet(linear(base), NetworkEnsemble(linear, 4, key=learnable), (), GaussianIndex(4))
+    return Epinet(linear(base), Reads(NetworkEnsemble(linear, 4, key=learnable), "input"), (), GaussianIndex(4))
 
 
 def make_data(key, size=12):

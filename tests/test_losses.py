@@ -13,7 +13,8 @@ from jax.scipy.special import ndtri
 
 from epinet_eqx import AbstractENN, attach, trainable_mask
 from epinet_eqx.bayes import Ensemble
-from epinet_eqx.epinet import Epinet, NetworkEnsemble, PriorNetwork
+from epinet_eqx.combinators import Prior
+from epinet_eqx.epinet import Epinet, NetworkEnsemble, Reads
 from epinet_eqx.indices import DirichletIndex, GaussianIndex
 from epinet_eqx.losses import (
     L2,
@@ -214,8 +215,8 @@ def linear_epinet(key, in_dim, index_dim):
         return MLP(in_dim, 1, (), feature_layers=(), key=key)
 
     base, learnable, prior = jr.split(key, 3)
-    learned = NetworkEnsemble(linear, index_dim, key=learnable)
-    fixed = PriorNetwork(NetworkEnsemble(linear, index_dim, key=prior), 0.8)
+    learned = Reads(NetworkEnsemble(linear, index_dim, key=learnable), "input")
+    fixed = Prior(Reads(NetworkEnsemble(linear, index_dim, key=prior), "input"), 0.8)
     return Epinet(linear(base), learned, (fixed,), GaussianIndex(index_dim))
 
 

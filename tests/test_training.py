@@ -12,7 +12,8 @@ import optax
 import pytest
 
 from epinet_eqx import attach, named_keys, trainable_mask
-from epinet_eqx.epinet import Epinet, NetworkEnsemble, PriorNetwork
+from epinet_eqx.combinators import Prior
+from epinet_eqx.epinet import Epinet, NetworkEnsemble, Reads
 from epinet_eqx.indices import GaussianIndex, KeyIndex, ParticleIndex
 from epinet_eqx.losses import Batch, BernoulliBootstrap, CrossEntropy, SquaredLoss, mean_loss
 from epinet_eqx.networks import MLP
@@ -31,8 +32,8 @@ def linear_epinet(key, index_dim=4):
         return MLP(3, 1, (), feature_layers=(), key=key)
 
     base, learnable, prior = jr.split(key, 3)
-    learned = NetworkEnsemble(linear, index_dim, key=learnable)
-    fixed = PriorNetwork(NetworkEnsemble(linear, index_dim, key=prior), 0.8)
+    learned = Reads(NetworkEnsemble(linear, index_dim, key=learnable), "input")
+    fixed = Prior(Reads(NetworkEnsemble(linear, index_dim, key=prior), "input"), 0.8)
     return Epinet(linear(base), learned, (fixed,), GaussianIndex(index_dim))
 
 
@@ -280,7 +281,7 @@ def test_training_finds_the_least_squares_solution(getkey):
     # Each entry of z: the regression of what noise and prior leave.
     directions = jax.vmap(lambda i: jr.normal(jr.fold_in(key, i), (4,)))(data.i)
     noise = 0.3 * directions / jnp.linalg.norm(directions, axis=1, keepdims=True)
-    prior = jax.vmap(lambda x: state.enn.priors[0].network.content.embed(x, jnp.zeros(0)))(data.x)[:, :, 0]
+    prior = jax.vmap(lambda x: state.enn.priors[0].enn.content.enn.embed(x))(data.x)[:, :, 0]
     expected = jnp.linalg.solve(design.T @ design / 12 + l2 * jnp.eye(4), design.T @ (noise - 0.8 * prior) / 12)
     layer = state.enn.learnable.members.layers[0]
     assert jnp.allclose(jnp.concatenate([layer.weight[:, 0], layer.bias], axis=1), expected.T, atol=0.03)

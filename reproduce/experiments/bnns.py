@@ -18,10 +18,10 @@ from epinet_eqx import AbstractENN
 from epinet_eqx.bayes import (
     SWAG,
     BayesByBackprop,
+    Deterministic,
     DiagonalHypermodel,
     Ensemble,
     LinearHypermodel,
-    NetworkWithPrior,
     SWAGState,
     Transport,
     dropout_mlp,
@@ -29,6 +29,7 @@ from epinet_eqx.bayes import (
     last_layer_laplace,
     split_parameters,
 )
+from epinet_eqx.combinators import Prior, WithPrior
 from epinet_eqx.indices import GaussianIndex, ScaledGaussianIndex
 from epinet_eqx.networks import MLP
 
@@ -99,8 +100,8 @@ def _ensemble_plus(x: np.ndarray, factor: float, *, key: PRNGKeyArray) -> BNN:
     particles, priors = (draw_parameters(generator, 1.0, 5) for _ in range(2))
 
     def enn(scale: float) -> Ensemble:
-        make = eqx.filter_vmap(lambda network, prior: NetworkWithPrior(network, prior, scale))
-        return Ensemble(make(_network(particles), _network(priors)))
+        particle = lambda network, prior: WithPrior(Deterministic(network), Prior(Deterministic(prior), scale))  # noqa: E731
+        return Ensemble(eqx.filter_vmap(particle)(_network(particles), _network(priors)))
 
     atoms = Atoms.equally_likely(forward(particles, x) + 1.5 * forward(priors, x))
     return BNN(enn(1.5), enn(1.5 * factor), atoms.sample, atoms)

@@ -10,7 +10,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from epinet_eqx import Draws, attach, named_keys, predict, trainable_mask
 from epinet_eqx._tree import count_parameters, unwrap
-from epinet_eqx.epinet import Epinet, MLPEpinet, NetworkEnsemble, PriorNetwork, mlp_prior
+from epinet_eqx.combinators import Prior
+from epinet_eqx.epinet import Epinet, MLPEpinet, NetworkEnsemble, Reads, TermInput, mlp_prior
 from epinet_eqx.networks import MLP, FunctionNetwork, Linear
 
 from ..configs import EpinetDiagram
@@ -82,13 +83,13 @@ def parts(enn: Epinet, x: Float[Array, " in"]) -> list[dict[str, Any]]:
     return [*rows, _part("output", (), "", output.shape, 0) | totals]
 
 
-def _prior_part(prior: PriorNetwork, *, num_trainable: int) -> dict[str, Any]:
+def _prior_part(prior: Prior, *, num_trainable: int) -> dict[str, Any]:
     """Return the row of a prior network."""
-    network, scale = prior.network.content, prior.scale.content.item()
-    if isinstance(network, NetworkEnsemble):
-        members = network.members
-        assert isinstance(members, MLP)
-        out_shape = (network.index_dim, members.layers[-1].bias.shape[-1])
+    network, scale = prior.enn.content, prior.scale.content.item()
+    if isinstance(network, Reads):
+        assert isinstance(network.enn, NetworkEnsemble) and isinstance(network.enn.members, MLP)
+        members, index_dim = network.enn.members, network.index.size
+        out_shape = (index_dim, members.layers[-1].bias.shape[-1])
         return _part(
             "prior",
             network,
@@ -96,8 +97,8 @@ def _prior_part(prior: PriorNetwork, *, num_trainable: int) -> dict[str, Any]:
             out_shape,
             num_trainable,
             scale=scale,
-            members=network.index_dim,
-            reads=network.reads,
+            members=index_dim,
+            reads=network.part,
         )
     assert isinstance(network, MLPEpinet)
     out_shape = (network.index_dim, network.num_classes)
@@ -112,7 +113,7 @@ def _largest(tree: Any) -> Float[Array, ""]:
 def _sum_error(enn: Epinet, x: Array, z: Array) -> Float[Array, ""]:
     """Return how far the output is from the sum of its parts, each called on its own."""
     output, features = unwrap(enn.base).with_features(x)
-    terms = [term.head(term.embed(x, features), z) for term in (enn.learnable, *enn.priors)]
+    terms = [term(TermInput(x, features), z) for term in (enn.learnable, *enn.priors)]
     return _largest(enn(x, z) - output - sum(terms))
 
 

@@ -10,7 +10,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from epinet_eqx import Frozen, named_keys
 from epinet_eqx.bayes import Deterministic
-from epinet_eqx.epinet import Epinet, NetworkEnsemble, PriorNetwork, attach
+from epinet_eqx.combinators import Prior
+from epinet_eqx.epinet import Epinet, NetworkEnsemble, Reads, attach
 from epinet_eqx.networks import MLP, AbstractNetwork, ConvNet
 
 from ..configs.images import EpinetRecipe, Protocol
@@ -112,14 +113,14 @@ class Lab:
         base = self.base(size)
         if recipe.base_temperature != 1.0:
             base = Cooled(base, Frozen(jnp.asarray(recipe.base_temperature)))
-        conv = NetworkEnsemble(member, recipe.index_dim, key=prior_key)
+        conv = Reads(NetworkEnsemble(member, recipe.index_dim, key=prior_key), "input")
         return attach(
             base,
             num_classes=num_classes,
             index_dim=recipe.index_dim,
             hidden=recipe.hidden,
             prior_scale=jnp.asarray(recipe.matched_scale),
-            priors=(PriorNetwork(conv, jnp.asarray(recipe.conv_scale)),),
+            priors=(Prior(conv, jnp.asarray(recipe.conv_scale)),),
             key=init_key,
         )
 

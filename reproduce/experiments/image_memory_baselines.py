@@ -7,20 +7,10 @@ import jax
 import jax.random as jr
 
 from epinet_eqx import AbstractENN, named_keys
-from epinet_eqx.baselines import (
-    MIMO,
-    SNGP,
-    Heteroscedastic,
-    Marginalized,
-    MIMOLoss,
-    OnTrunk,
-    SpectrallyBounded,
-    headless,
-    mimo_batch,
-    with_posterior,
-)
+from epinet_eqx.baselines import MIMO, SNGP, Heteroscedastic, MIMOLoss, SpectrallyBounded, mimo_batch, with_posterior
 from epinet_eqx.bayes import Deterministic, dropout_mlp
-from epinet_eqx.networks import MLP
+from epinet_eqx.combinators import Marginalized, OnTrunk
+from epinet_eqx.networks import MLP, headless
 from epinet_eqx.training import fit
 
 from .image_memory import MemoryBackend, kept, loss_of, settings_of

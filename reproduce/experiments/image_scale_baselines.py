@@ -10,20 +10,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from epinet_eqx import AbstractENN, named_keys
-from epinet_eqx.baselines import (
-    MIMO,
-    SNGP,
-    Heteroscedastic,
-    Marginalized,
-    MIMOLoss,
-    OnTrunk,
-    SpectrallyBoundedStateful,
-    headless,
-    mimo_batch,
-)
+from epinet_eqx.baselines import MIMO, SNGP, Heteroscedastic, MIMOLoss, SpectrallyBoundedStateful, mimo_batch
 from epinet_eqx.bayes import MCDropout
+from epinet_eqx.combinators import Marginalized, OnTrunk
 from epinet_eqx.losses import AbstractLoss, Batch
-from epinet_eqx.networks import ImageConv, with_statistics
+from epinet_eqx.networks import ImageConv, headless, with_statistics
 from epinet_eqx.scale import AbstractObjective, StatefulObjective, TrunkObjective
 
 from ..configs.images import Training

@@ -26,8 +26,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Float64, PRNGKeyArray
 
-from epinet_eqx import named_keys
-from epinet_eqx.epinet import Epinet, NetworkEnsemble, PriorNetwork
+from epinet_eqx import AbstractENN, named_keys
+from epinet_eqx.combinators import Prior
+from epinet_eqx.epinet import Epinet, NetworkEnsemble, Reads
 from epinet_eqx.indices import GaussianIndex
 from epinet_eqx.losses import SquaredLoss
 from epinet_eqx.networks import AbstractNetwork
@@ -74,13 +75,13 @@ def make_epinet(in_dim: int, index_dim: int, *, prior_scale: float, key: PRNGKey
     values = jr.normal(values_key, (1 + 2 * index_dim, in_dim))
     zeta, eta, columns = jnp.split(values, [1, 1 + index_dim])
 
-    def ensemble(weight: Float[Array, "index in"], *, key: PRNGKeyArray) -> NetworkEnsemble:
+    def ensemble(weight: Float[Array, "index in"], *, key: PRNGKeyArray) -> Reads:
         # Member d holds row d of the matrix.
         term = NetworkEnsemble(lambda _: LinearNetwork(jnp.zeros(in_dim)), index_dim, key=key)
-        return eqx.tree_at(lambda term: term.members.weight, term, weight)
+        return Reads(eqx.tree_at(lambda term: term.members.weight, term, weight), "input")
 
     columns = columns / jnp.linalg.norm(columns, axis=0, keepdims=True)
-    prior = PriorNetwork(ensemble(columns, key=prior_key), prior_scale)
+    prior = Prior(ensemble(columns, key=prior_key), prior_scale)
     return Epinet(LinearNetwork(zeta[0]), ensemble(eta, key=learnable_key), (prior,), GaussianIndex(index_dim))
 
 
@@ -98,19 +99,22 @@ def directions(loss: SquaredLoss, index: GaussianIndex, num_data: int) -> Float[
     return jax.lax.map(gradient, jnp.arange(num_data))
 
 
+def _weight(term: AbstractENN) -> Float[Array, "index in"]:
+    """Return the matrix of a linear term."""
+    assert isinstance(term, Reads) and isinstance(term.enn, NetworkEnsemble)
+    assert isinstance(term.enn.members, LinearNetwork)
+    return term.enn.members.weight
+
+
 def prior_matrix(enn: Epinet) -> Float[Array, "index in"]:
     """Return the matrix `P_0` of an epinet."""
-    network = enn.priors[0].network.content
-    assert isinstance(network, NetworkEnsemble) and isinstance(network.members, LinearNetwork)
-    return network.members.weight
+    return _weight(enn.priors[0].enn.content)
 
 
 def parameters(enn: Epinet) -> Float64[np.ndarray, "*seeds rows in"]:
     r"""Return all parameters of an epinet, or of a stack of them: $\zeta$ in the first row, $\eta$ in the others."""
-    base, learnable = enn.base, enn.learnable
-    assert isinstance(base, LinearNetwork) and isinstance(learnable, NetworkEnsemble)
-    assert isinstance(learnable.members, LinearNetwork)
-    return as_rows(np.asarray(base.weight, np.float64), np.asarray(learnable.members.weight, np.float64))
+    assert isinstance(enn.base, LinearNetwork)
+    return as_rows(np.asarray(enn.base.weight, np.float64), np.asarray(_weight(enn.learnable), np.float64))
 
 
 def as_rows(zeta: Float64[np.ndarray, "..."], eta: Float64[np.ndarray, "..."]) -> Float64[np.ndarray, "..."]:
@@ -122,7 +126,7 @@ def as_rows(zeta: Float64[np.ndarray, "..."], eta: Float64[np.ndarray, "..."]) -
 def with_parameters(enn: Epinet, rows: Float[Array, "rows in"]) -> Epinet:
     r"""Return the epinet with these $\zeta$ and $\eta$."""
     return eqx.tree_at(
-        lambda enn: (enn.base.weight, enn.learnable.members.weight),
+        lambda enn: (enn.base.weight, enn.learnable.enn.members.weight),
         enn,
         (rows[0], rows[1:]),
     )

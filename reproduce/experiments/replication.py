@@ -10,7 +10,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from epinet_eqx.epinet import Epinet, Mirrored
+from epinet_eqx.combinators import Mirrored
+from epinet_eqx.epinet import Epinet
 
 from ..configs.replication import Recipe, StudyPart
 from ..inputs import Inputs

@@ -13,8 +13,9 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from epinet_eqx import AbstractENN, named_keys
-from epinet_eqx.baselines import SNGP, Heteroscedastic, Marginalized, with_posterior
+from epinet_eqx.baselines import SNGP, Heteroscedastic, with_posterior
 from epinet_eqx.bayes import Deterministic, last_layer_laplace
+from epinet_eqx.combinators import Marginalized
 from epinet_eqx.data import stored_base
 from epinet_eqx.losses import Batch, CrossEntropy
 from epinet_eqx.networks import MLP, AbstractNetwork, FunctionNetwork

@@ -12,11 +12,13 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from epinet_eqx import named_keys
+from epinet_eqx import AbstractENN, named_keys
+from epinet_eqx.combinators import Prior
 from epinet_eqx.data import IMAGENET_NORMALIZATION, stored_base
-from epinet_eqx.epinet import AbstractTerm, Epinet, PriorNetwork, attach, conv_prior
+from epinet_eqx.epinet import Epinet, Reads, TermInput, attach, conv_prior
+from epinet_eqx.indices import GaussianIndex
 from epinet_eqx.losses import Batch, CrossEntropy
 from epinet_eqx.training import EpochBatches, fit_many
 
@@ -30,12 +32,14 @@ _NUM_CLASSES = 10
 _IMAGE = (3, 32, 32)
 
 
-class StoredBasis(AbstractTerm):
+class StoredBasis(AbstractENN):
     """A term linear in the index whose members' outputs come with the input: a conv prior, computed once per image."""
 
-    def embed(self, x: PyTree[Array], features: Float[Array, " features"]) -> Float[Array, "index classes"]:
+    index: GaussianIndex
+
+    def embed(self, x: TermInput) -> Float[Array, "index classes"]:
         """Return the outputs of all members."""
-        return x["conv"]
+        return x.x["conv"]
 
     def heads(
         self, embedding: Float[Array, "index classes"], zs: Float[Array, "samples index"]
@@ -52,9 +56,11 @@ class Split:
     evaluation: Int[np.ndarray, " images"]
 
 
-def _conv_prior(index_dim: int, key: PRNGKeyArray) -> AbstractTerm:
-    """Return the networks of a conv prior."""
-    return conv_prior(_IMAGE, index_dim, _NUM_CLASSES, key=key).network.content
+def _conv_prior(index_dim: int, key: PRNGKeyArray) -> AbstractENN:
+    """Return the networks of a conv prior, as an ENN on images."""
+    term = conv_prior(_IMAGE, index_dim, _NUM_CLASSES, key=key).enn.content
+    assert isinstance(term, Reads)
+    return term.enn
 
 
 @ft.cache
@@ -121,7 +127,7 @@ class Lab:
         if (images, index_dim) not in self._conv:
             data = images_of(self._data_dir(), images, self.bank.num_images(images), key=bank_key())
             term = _conv_prior(index_dim, self.key_of(f"conv prior {index_dim}"))
-            embed = jax.jit(jax.vmap(lambda x: term.embed(x, jnp.zeros(0))))
+            embed = jax.jit(jax.vmap(term.embed))
             # A prior sees what its base sees, normalized pixels; all of these bases have the same normalization.
             parts = np.array_split(data.x, -(-len(data.x) // 500))
             found = [np.asarray(embed(IMAGENET_NORMALIZATION(part))) for part in parts]
@@ -172,7 +178,8 @@ class Lab:
         keys = jnp.stack([jr.fold_in(self.key_of(f"{network} epinet"), seed) for seed in seeds])
 
         def make(scale: Array, conv_scale: Array, key: PRNGKeyArray) -> Epinet:
-            priors = (PriorNetwork(StoredBasis(), conv_scale),) if first.conv_scale > 0 else ()
+            basis = StoredBasis(GaussianIndex(first.index_dim))
+            priors = (Prior(basis, conv_scale),) if first.conv_scale > 0 else ()
             return attach(
                 stored_base,
                 num_classes=_NUM_CLASSES,
@@ -216,7 +223,7 @@ def member(stack: Epinet, number: int) -> Epinet:
 
 def count_parameters(enn: Epinet) -> int:
     """Return the parameters that an epinet adds to its base: the learnable ones and those of its prior networks."""
-    terms = (enn.learnable, *(prior.network.content for prior in enn.priors))
+    terms = (enn.learnable, *(prior.enn.content for prior in enn.priors))
     # Of a conv prior the bank keeps what it says of images; its networks are made again to be counted.
     own = [_conv_prior(enn.index.size, jr.key(0)) if isinstance(term, StoredBasis) else term for term in terms]
     return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(own, eqx.is_inexact_array)))

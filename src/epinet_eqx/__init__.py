@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from ._draws import Draws as Draws
 from ._enn import AbstractENN as AbstractENN
-from ._enn import Tempered as Tempered
 from ._keys import named_keys as named_keys
 from ._save import Header as Header
 from ._save import load as load
@@ -19,6 +18,7 @@ from ._tree import trainable_mask as trainable_mask
 if TYPE_CHECKING:
     from . import baselines as baselines
     from . import bayes as bayes
+    from . import combinators as combinators
     from . import data as data
     from . import decisions as decisions
     from . import epinet as epinet
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from . import testbed as testbed
     from . import training as training
     from . import weights as weights
+    from .combinators import Tempered as Tempered
     from .epinet import attach as attach
     from .training import fit as fit
 
@@ -41,6 +42,7 @@ __version__ = "0.1.0"
 _PACKAGES = (
     "baselines",
     "bayes",
+    "combinators",
     "data",
     "decisions",
     "epinet",
@@ -55,7 +57,7 @@ _PACKAGES = (
     "training",
     "weights",
 )
-_HOMES = {"attach": "epinet", "fit": "training"}
+_HOMES = {"Tempered": "combinators", "attach": "epinet", "fit": "training"}
 
 
 def __getattr__(name: str) -> Any:

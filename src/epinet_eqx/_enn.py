@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PyTree, Shaped
 
-from ._checks import check_scalar, check_shape
-from ._tree import Frozen
+from ._checks import check_shape
 from .indices import AbstractIndex
 
 
@@ -48,28 +47,3 @@ def num_outputs(enn: AbstractENN, x: PyTree[Array]) -> int:
     key = jax.eval_shape(jr.key, jax.ShapeDtypeStruct((), jnp.uint32))
     z = jax.eval_shape(lambda key: enn.index.sample(key=key), key)
     return eqx.filter_eval_shape(enn, x, z).shape[0]
-
-
-class Tempered(AbstractENN):
-    """An ENN whose outputs are divided by a temperature; below one sharpens, above one flattens."""
-
-    enn: AbstractENN
-    temperature: Frozen[Float[Array, ""]]
-
-    def __init__(self, enn: AbstractENN, temperature: float | Float[Array, ""]):
-        """Initialize with the ENN and its temperature, which may be a traced array: sweeping it compiles once."""
-        self.enn = enn
-        self.temperature = Frozen(check_scalar("temperature", jnp.asarray(temperature, dtype=float), minimum=1e-6))
-
-    @property
-    def index(self) -> AbstractIndex:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The index of the ENN."""
-        return self.enn.index
-
-    def embed(self, x: PyTree[Array]) -> PyTree[Array]:
-        """Return the embedding of the ENN."""
-        return self.enn.embed(x)
-
-    def heads(self, embedding: PyTree[Array], zs: Shaped[Array, "samples ..."]) -> Float[Array, "samples classes"]:
-        """Return the tempered outputs at many indices."""
-        return self.enn.heads(embedding, zs) / self.temperature.value

@@ -68,3 +68,10 @@ def sum_of_squares(tree: PyTree) -> Float[Array, ""]:
 def count_parameters(tree: PyTree) -> int:
     """Return the number of floating-point parameters of `tree`."""
     return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array)))
+
+
+def cast_floats(tree: PyTree, dtype: Any) -> PyTree:
+    """Return `tree` with its floating-point arrays in `dtype`; unchanged if `dtype` is None."""
+    if dtype is None:
+        return tree
+    return jax.tree.map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, tree)

@@ -2,13 +2,9 @@
 
 from ._dropout import channel_dropout as channel_dropout
 from ._heteroscedastic import Heteroscedastic as Heteroscedastic
-from ._marginalized import Marginalized as Marginalized
-from ._marginalized import TupleIndex as TupleIndex
 from ._mimo import MIMO as MIMO
 from ._mimo import MIMOLoss as MIMOLoss
 from ._mimo import mimo_batch as mimo_batch
-from ._on_trunk import OnTrunk as OnTrunk
-from ._on_trunk import headless as headless
 from ._random_features import RandomFeatures as RandomFeatures
 from ._sngp import SNGP as SNGP
 from ._sngp import SNGPEmbedding as SNGPEmbedding

@@ -12,8 +12,8 @@ from .._enn import AbstractENN
 from .._init import Initializer, truncated_normal
 from .._keys import named_keys
 from .._tree import Frozen
+from ..combinators import OnTrunk
 from ..indices import GaussianIndex
-from ._on_trunk import OnTrunk
 from ._random_features import RandomFeatures
 
 _E = TypeVar("_E", bound=AbstractENN)

@@ -1,6 +1,5 @@
 """Bayesian neural networks as ENNs (Section 3.2)."""
 
-from ._additive_prior import AdditivePrior as AdditivePrior
 from ._as_enn import as_enn as as_enn
 from ._bbb import BayesByBackprop as BayesByBackprop
 from ._bnn import AbstractBNN as AbstractBNN
@@ -17,7 +16,6 @@ from ._laplace import LastLayerLaplace as LastLayerLaplace
 from ._laplace import last_layer_laplace as last_layer_laplace
 from ._parameters import Skeleton as Skeleton
 from ._parameters import split_parameters as split_parameters
-from ._prior import NetworkWithPrior as NetworkWithPrior
 from ._samples import from_blackjax as from_blackjax
 from ._samples import from_samples as from_samples
 from ._sgmcmc import Langevin as Langevin

@@ -20,7 +20,7 @@ class LinearHypermodel(AbstractBNN):
     r"""A network whose parameters are linear in the index: $\hat\theta = A z + b$ (Dwaracherla et al., 2020).
 
     $A$ and $b$ are what is trained, by any loss. The hypermodel agent of the Neural Testbed is this with
-    `ScaledGaussianIndex(6)` and an `AdditivePrior` that is an `IndexedMLP`.
+    `ScaledGaussianIndex(6)` and a `Prior` that is an `IndexedMLP`.
     """
 
     weight: Float[Array, "parameters index"]
@@ -64,7 +64,7 @@ class DiagonalHypermodel(AbstractBNN):
     r"""A network each of whose parameters has an index entry of its own: $\hat\theta = \mu + s \odot z$.
 
     The same family as `BayesByBackprop`, in other coordinates: here $s$ is free, of either sign, and nothing keeps it
-    from zero but the loss, so it is meant for the losses that train an epinet (bootstrap, an `AdditivePrior`), whereas
+    from zero but the loss, so it is meant for the losses that train an epinet (bootstrap, a `Prior`), whereas
     Bayes by backprop has $s > 0$, a density, and an ELBO.
     """
 

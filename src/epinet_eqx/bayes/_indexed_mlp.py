@@ -48,7 +48,7 @@ class IndexedMLP(AbstractENN):
 
     $z_l$ is the part of the index that belongs to layer $l$: the index is cut into as many parts as there are layers.
     Weights are divided by the root of the fan-in in all layers but the first. This is the prior function of the
-    testbed's hypermodel agent, where it is used in an `AdditivePrior`; the first layer's products with the input
+    testbed's hypermodel agent, the `Prior` of a `LinearHypermodel`; the first layer's products with the input
     are shared by all indices.
     """
 

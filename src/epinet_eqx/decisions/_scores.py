@@ -10,31 +10,8 @@ from .._draws import Draws, LogSum, check_draws, check_result, choose_batch_size
 from .._enn import AbstractENN
 from .._examples import check_examples, check_targets
 from .._likelihoods import CATEGORICAL
-from ..indices import AbstractIndex
+from ..combinators import ClassProbs
 from ..predict import marginal_log_probs, moments, uncertainty
-
-
-class ClassProbs(AbstractENN):
-    """A classifier as a regression: its outputs are the class probabilities."""
-
-    enn: AbstractENN
-
-    def __init__(self, enn: AbstractENN):
-        """Initialize with the classifier."""
-        self.enn = enn
-
-    @property
-    def index(self) -> AbstractIndex:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The index of the classifier."""
-        return self.enn.index
-
-    def embed(self, x: PyTree[Array]) -> PyTree[Array]:
-        """Return the embedding of the classifier."""
-        return self.enn.embed(x)
-
-    def heads(self, embedding: PyTree[Array], zs: Shaped[Array, "samples ..."]) -> Float[Array, "samples classes"]:
-        """Return the class probabilities at many indices."""
-        return jax.nn.softmax(self.enn.heads(embedding, zs))
 
 
 def variance_scores(

@@ -12,11 +12,11 @@ from .._checks import check_positive
 from .._init import Initializer, truncated_normal
 from .._keys import named_keys
 from .._tree import Frozen
+from ..combinators import Prior
 from ..indices import GaussianIndex
 from ..networks import as_network, trace_base
 from ._epinet import Epinet
-from ._learnable import MLPEpinet
-from ._prior import PriorNetwork, matched_prior
+from ._terms import MLPEpinet, TermInput, matched_prior
 
 
 def _vector_size(name: str, value: Any) -> int:
@@ -27,11 +27,11 @@ def _vector_size(name: str, value: Any) -> int:
     return value.shape[0]
 
 
-def _check_prior(name: str, prior: PriorNetwork, x: PyTree, features: Any, index: GaussianIndex, outputs: int) -> None:
+def _check_prior(name: str, prior: Prior, x: PyTree, features: Any, index: GaussianIndex, outputs: int) -> None:
     """Raise unless a prior accepts the example and adds to each output of the base."""
     z = jax.ShapeDtypeStruct(index.shape, jnp.result_type(float))
     try:
-        found = eqx.filter_eval_shape(lambda x, features, z: prior.head(prior.embed(x, features), z), x, features, z)
+        found = eqx.filter_eval_shape(prior, TermInput(x, features), z)
     except Exception as error:
         raise ValueError(f"`{name}` must accept the input and features of `example`; got: {error}") from error
     if found.shape != (outputs,):
@@ -48,7 +48,7 @@ def attach(
     example: PyTree[Array] | None = None,
     hidden: tuple[int, ...] = (50,),
     prior_scale: float | Float[Array, ""] = 1.0,
-    priors: tuple[PriorNetwork, ...] = (),
+    priors: tuple[Prior, ...] = (),
     freeze: bool = True,
     initializer: Initializer = truncated_normal,
     key: PRNGKeyArray,
@@ -73,7 +73,7 @@ def attach(
             network of this library with a `feature_dim`.
         hidden: sizes of the hidden layers of the learnable epinet.
         prior_scale: scale of the matched prior network.
-        priors: further prior networks, such as `mlp_prior` or `conv_prior`.
+        priors: further priors, such as `mlp_prior` or `conv_prior`.
         freeze: whether the base network keeps its weights.
         initializer: draws the weights of the learnable epinet and of the matched prior.
         key: random key.
@@ -85,8 +85,8 @@ def attach(
         check_positive("num_classes", num_classes)
     check_positive("index_dim", index_dim)
     for number, prior in enumerate(priors):
-        if not isinstance(prior, PriorNetwork):
-            raise ValueError(f"`priors[{number}]` must be a `PriorNetwork`; got {type(prior).__name__}.")
+        if not isinstance(prior, Prior):
+            raise ValueError(f"`priors[{number}]` must be a `Prior`; got {type(prior).__name__}.")
     network = as_network(base, features, params)
     index = GaussianIndex(index_dim)
     if example is not None:

@@ -9,10 +9,10 @@ from jaxtyping import Array, Float, PyTree
 from .._checks import check_shape
 from .._enn import AbstractENN
 from .._tree import Frozen, unwrap
+from ..combinators import Prior
 from ..indices import AbstractIndex
 from ..networks import AbstractNetwork
-from ._prior import PriorNetwork
-from ._term import AbstractTerm
+from ._terms import TermInput
 
 
 class EpinetEmbedding(NamedTuple):
@@ -26,21 +26,21 @@ class EpinetEmbedding(NamedTuple):
 class Epinet(AbstractENN):
     r"""The ENN of Eq. (4) and (5): $\mu_\zeta(x) + \sigma^L_\eta(\tilde x, z) + \sigma^P(\tilde x, z)$.
 
-    The features $\tilde x = \mathrm{sg}[\phi_\zeta(x)]$ are stopped: the epinet's loss reaches the base network through
-    its output only, and not at all where the base is `Frozen`.
+    The features $\tilde x = \mathrm{sg}[\phi_\zeta(x)]$ are stopped: the loss reaches the base network only through its
+    own output, and not at all if the base is `Frozen`.
     """
 
     base: AbstractNetwork | Frozen[AbstractNetwork]
-    learnable: AbstractTerm
-    priors: tuple[PriorNetwork, ...]
+    learnable: AbstractENN
+    priors: tuple[Prior, ...]
     index: AbstractIndex
     stop_gradient: bool = eqx.field(static=True)
 
     def __init__(
         self,
         base: AbstractNetwork | Frozen[AbstractNetwork],
-        learnable: AbstractTerm,
-        priors: tuple[PriorNetwork, ...],
+        learnable: AbstractENN,
+        priors: tuple[Prior, ...],
         index: AbstractIndex,
         *,
         stop_gradient: bool = True,
@@ -49,20 +49,15 @@ class Epinet(AbstractENN):
 
         Args:
             base: the base network; wrap it in `Frozen` to keep pretrained weights as they are.
-            learnable: the learnable epinet.
-            priors: prior networks, whose outputs are added; may be empty.
-            index: the reference distribution, a vector index.
-            stop_gradient: whether features are stopped, as in Eq. (4). Without, the learnable epinet trains them, too.
+            learnable: the learnable epinet. Like the priors it is an ENN whose input is a `TermInput`; `Reads` makes
+                one of any ENN.
+            priors: priors whose outputs are added; may be empty.
+            index: the reference distribution; its values are the indices of all terms.
+            stop_gradient: whether to stop the features, as in Eq. (4). If not, the learnable epinet trains them too.
         """
-        if len(index.shape) != 1:
-            raise ValueError(f"`index` must be an index with vector values; got shape {index.shape}.")
-        for name, part in (
-            ("learnable", learnable),
-            *((f"priors[{i}]", p.network.content) for i, p in enumerate(priors)),
-        ):
-            index_dim = getattr(part, "index_dim", index.size)
-            if index_dim != index.size:
-                raise ValueError(f"`{name}` must have the dimension of `index`, {index.size}; got {index_dim}.")
+        for name, term in (("learnable", learnable), *((f"priors[{i}]", prior) for i, prior in enumerate(priors))):
+            if term.index.shape != index.shape:
+                raise ValueError(f"`{name}` must have the shape of `index`, {index.shape}; got {term.index.shape}.")
         self.base = base
         self.learnable = learnable
         self.priors = priors
@@ -72,9 +67,8 @@ class Epinet(AbstractENN):
     def embed(self, x: PyTree[Array]) -> EpinetEmbedding:
         """Run the base network and the index-free part of each term, once."""
         output, features = unwrap(self.base).with_features(x)
-        features = jax.lax.stop_gradient(features) if self.stop_gradient else features
-        learnable = self.learnable.embed(x, features)
-        return EpinetEmbedding(output, learnable, tuple(prior.embed(x, features) for prior in self.priors))
+        pair = TermInput(x, jax.lax.stop_gradient(features) if self.stop_gradient else features)
+        return EpinetEmbedding(output, self.learnable.embed(pair), tuple(prior.embed(pair) for prior in self.priors))
 
     def heads(self, embedding: EpinetEmbedding, zs: Float[Array, "samples index"]) -> Float[Array, "samples classes"]:
         """Return the outputs at many indices, each term by its exact contraction."""
@@ -84,10 +78,10 @@ class Epinet(AbstractENN):
         return _add(embedding.base[None, :], contributions)
 
     def with_prior_scales(self, *scales: float | Float[Array, ""]) -> "Epinet":
-        """Return a copy with these prior scales, one per prior network."""
+        """Return a copy with these prior scales, one per prior."""
         if len(scales) != len(self.priors):
-            raise ValueError(f"`scales` must have one entry per prior network, {len(self.priors)}; got {len(scales)}.")
-        priors = tuple(PriorNetwork(p.network.content, s) for p, s in zip(self.priors, scales, strict=True))
+            raise ValueError(f"`scales` must have one entry per prior, {len(self.priors)}; got {len(scales)}.")
+        priors = tuple(prior.with_scale(scale) for prior, scale in zip(self.priors, scales, strict=True))
         return eqx.tree_at(lambda enn: enn.priors, self, priors)
 
 

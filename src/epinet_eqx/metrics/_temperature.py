@@ -4,8 +4,9 @@ import jax.numpy as jnp
 from jaxtyping import ArrayLike, Float, PyTree, Shaped
 
 from .._draws import Draws
-from .._enn import AbstractENN, Tempered
+from .._enn import AbstractENN
 from .._likelihoods import CATEGORICAL, AbstractLikelihood
+from ..combinators import Tempered
 from ._tune import Tuned, tune
 
 

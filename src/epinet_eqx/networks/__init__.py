@@ -15,6 +15,7 @@ from ._batch_norm import BatchNorm as BatchNorm
 from ._batch_norm import Statistics as Statistics
 from ._conv import Conv as Conv
 from ._conv import ConvNet as ConvNet
+from ._headless import headless as headless
 from ._image_layers import ChannelDropout as ChannelDropout
 from ._image_layers import ImageConv as ImageConv
 from ._mlp import MLP as MLP

@@ -11,8 +11,10 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from .._checks import check_positive, check_scalar
+from .._enn import AbstractENN
 from .._keys import named_keys
-from ..bayes import Deterministic, Ensemble, NetworkWithPrior
+from ..bayes import Deterministic, Ensemble
+from ..combinators import Prior, WithPrior
 from ..losses import AbstractLoss, Batch
 from ..networks import AbstractNetwork
 from ._batches import AbstractBatches, UniformBatches
@@ -88,11 +90,11 @@ def fit_ensemble(
     scale = check_scalar("prior_scale", jnp.asarray(prior_scale, dtype=float), minimum=0.0)
     particle_key, prior_key, train_key = named_keys(key, "particles", "priors", "train")
 
-    def make(number: Array) -> Deterministic:
-        network = make_particle(jr.fold_in(particle_key, number))
-        if prior is not None:
-            network = NetworkWithPrior(network, prior(jr.fold_in(prior_key, number)), scale)
-        return Deterministic(network)
+    def make(number: Array) -> AbstractENN:
+        particle = Deterministic(make_particle(jr.fold_in(particle_key, number)))
+        if prior is None:
+            return particle
+        return WithPrior(particle, Prior(Deterministic(prior(jr.fold_in(prior_key, number))), scale))
 
     has_keys = any(_is_key(leaf) for leaf in jax.tree.leaves(loss))
     result = fit_many(
@@ -113,4 +115,4 @@ def fit_ensemble(
         key=train_key,
     )
     members: Any = result.enn
-    return Ensemble(members.network), result.history
+    return Ensemble(members if prior is not None else members.network), result.history

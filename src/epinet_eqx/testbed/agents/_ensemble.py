@@ -9,7 +9,8 @@ import jax.random as jr
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from ..._keys import named_keys
-from ...bayes import Ensemble, NetworkWithPrior
+from ...bayes import Deterministic, Ensemble
+from ...combinators import Prior, WithPrior
 from ...losses import CrossEntropy
 from ...networks import MLP
 from .._problem import PriorKnowledge
@@ -93,9 +94,10 @@ class EnsemblePlusAgent(AbstractSGDAgent):
         sizes = (knowledge.input_dim, knowledge.num_classes, self.hidden)
         scale = self.prior_scale / jnp.sqrt(knowledge.temperature)
 
-        def particle(number: Int[Array, ""]) -> NetworkWithPrior:
-            network = mlp_with_bias(*sizes, key=jr.fold_in(particle_key, number))
-            return NetworkWithPrior(network, mlp_with_bias(*sizes, key=jr.fold_in(prior_key, number)), scale)
+        def particle(number: Int[Array, ""]) -> WithPrior:
+            network = Deterministic(mlp_with_bias(*sizes, key=jr.fold_in(particle_key, number)))
+            prior = Deterministic(mlp_with_bias(*sizes, key=jr.fold_in(prior_key, number)))
+            return WithPrior(network, Prior(prior, scale))
 
         return Ensemble(eqx.filter_vmap(particle)(jnp.arange(self.num_particles)))
 

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from ..._keys import named_keys
-from ...bayes import AdditivePrior, IndexedMLP, LinearHypermodel
+from ...bayes import IndexedMLP, LinearHypermodel
+from ...combinators import Prior, WithPrior
 from ...indices import ScaledGaussianIndex
 from ...losses import CrossEntropy
 from ...networks import MLP
@@ -43,7 +44,7 @@ class HypermodelAgent(AbstractSGDAgent):
     num_steps: int = 2000
     num_index_samples: int = 16
 
-    def init(self, knowledge: PriorKnowledge, *, key: PRNGKeyArray) -> AdditivePrior:
+    def init(self, knowledge: PriorKnowledge, *, key: PRNGKeyArray) -> WithPrior:
         """Return the hypermodel before training, with its prior function."""
         network_key, model_key, prior_key = named_keys(key, "network", "hypermodel", "prior")
         sizes = (knowledge.input_dim, knowledge.num_classes)
@@ -51,7 +52,7 @@ class HypermodelAgent(AbstractSGDAgent):
         network = MLP(*sizes, self.hidden, feature_layers=(), key=network_key)
         prior = IndexedMLP(*sizes, self.prior_hidden, index, key=prior_key)
         scale = self.prior_scale / jnp.sqrt(knowledge.temperature)
-        return AdditivePrior(LinearHypermodel(network, index, key=model_key), prior, scale)
+        return WithPrior(LinearHypermodel(network, index, key=model_key), Prior(prior, scale))
 
     def loss(self, knowledge: PriorKnowledge) -> CrossEntropy:
         """Return the loss."""
