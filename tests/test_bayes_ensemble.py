@@ -158,7 +158,7 @@ def test_wrong_numbers_are_refused(getkey):
         enn(jnp.zeros(3), jnp.array(5))
 
 
-def test_bad_priors_are_refused(getkey):
+def test_bad_priors_are_refused(getkey, as_user):
     network = MLP(3, 4, (8,), key=getkey())
     with pytest.raises(ValueError, match=r"`scale` must be finite and at least 0; got -1\.0"):
         make_plus_particle(network, network, -1.0)

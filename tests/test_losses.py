@@ -237,7 +237,7 @@ def test_gradient_vanishes_at_the_least_squares_solution(getkey):
     prior = jax.vmap(lambda x: enn.priors[0].network.content.embed(x, jnp.zeros(0)))(x)[:, :, 0]
     zeta, eta = minimizer(y), minimizer(noise - 0.8 * prior)
     enn = eqx.tree_at(
-        lambda enn: [leaf for net in (enn.base, enn.learnable.members) for leaf in jax.tree.leaves(net)],
+        lambda enn: [leaf for net in (enn.base, enn.learnable.enn.members) for leaf in jax.tree.leaves(net)],
         enn,
         [zeta[None, :3], zeta[3:], eta.T[:, None, :3], eta.T[:, 3:]],
     )

@@ -55,7 +55,7 @@ def test_keys_and_small_types_round_trip(tmp_path, getkey):
 
 def test_missing_extra_and_misshapen_arrays_are_named(saved):
     enn, path = saved
-    with pytest.raises(ValueError, match=r"extra priors.1.network.*extra priors.1.scale.content"):
+    with pytest.raises(ValueError, match=r"extra priors.1.enn.*extra priors.1.scale.content"):
         epi.load(path, eqx.tree_at(lambda enn: enn.priors, enn, enn.priors[:1]))
     with pytest.raises(ValueError, match=r"missing priors.2.network"):
         epi.load(path, eqx.tree_at(lambda enn: enn.priors, enn, (*enn.priors, enn.priors[0])))

@@ -283,7 +283,7 @@ def test_training_finds_the_least_squares_solution(getkey):
     noise = 0.3 * directions / jnp.linalg.norm(directions, axis=1, keepdims=True)
     prior = jax.vmap(lambda x: state.enn.priors[0].enn.content.enn.embed(x))(data.x)[:, :, 0]
     expected = jnp.linalg.solve(design.T @ design / 12 + l2 * jnp.eye(4), design.T @ (noise - 0.8 * prior) / 12)
-    layer = state.enn.learnable.members.layers[0]
+    layer = state.enn.learnable.enn.members.layers[0]
     assert jnp.allclose(jnp.concatenate([layer.weight[:, 0], layer.bias], axis=1), expected.T, atol=0.03)
 
 
