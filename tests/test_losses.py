@@ -234,7 +234,7 @@ def test_gradient_vanishes_at_the_least_squares_solution(getkey):
     # base network and one for each entry of z, whose targets are what noise and prior leave of it.
     directions = jax.vmap(lambda i: jr.normal(jr.fold_in(key, i), (dz,)))(jnp.arange(n))
     noise = sigma * directions / jnp.linalg.norm(directions, axis=1, keepdims=True)
-    prior = jax.vmap(lambda x: enn.priors[0].network.content.embed(x, jnp.zeros(0)))(x)[:, :, 0]
+    prior = jax.vmap(lambda x: enn.priors[0].enn.content.enn.embed(x))(x)[:, :, 0]
     zeta, eta = minimizer(y), minimizer(noise - 0.8 * prior)
     enn = eqx.tree_at(
         lambda enn: [leaf for net in (enn.base, enn.learnable.enn.members) for leaf in jax.tree.leaves(net)],

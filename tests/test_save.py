@@ -57,7 +57,7 @@ def test_missing_extra_and_misshapen_arrays_are_named(saved):
     enn, path = saved
     with pytest.raises(ValueError, match=r"extra priors.1.enn.*extra priors.1.scale.content"):
         epi.load(path, eqx.tree_at(lambda enn: enn.priors, enn, enn.priors[:1]))
-    with pytest.raises(ValueError, match=r"missing priors.2.network"):
+    with pytest.raises(ValueError, match=r"missing priors.2.enn"):
         epi.load(path, eqx.tree_at(lambda enn: enn.priors, enn, (*enn.priors, enn.priors[0])))
     with pytest.raises(ValueError, match=r"learnable.layers.0.weight has shape \(50, 13\) instead of \(50, 14\)"):
         epi.load(path, build({"index_dim": 6}))

@@ -134,15 +134,15 @@ def test_networks_and_priors_are_the_testbeds(getkey):
     np.testing.assert_allclose(epinet.priors[0].scale.content, 30.0, rtol=1e-5)
     plus = init(dataclasses.replace(AGENTS["ensemble+"], num_particles=3), getkey())
     assert sizes(plus) == (3 * 2802, 3 * 2803)
-    np.testing.assert_allclose(plus.particles.scale.content, 30.0, rtol=1e-5)
-    for network in (plus.particles.network, plus.particles.prior.content):
+    np.testing.assert_allclose(plus.particles.prior.scale.content, 30.0, rtol=1e-5)
+    for network in (plus.particles.enn.network, plus.particles.prior.enn.content.network):
         assert bool(jnp.all(network.layers[0].bias != 0)) and not jnp.any(network.layers[1].bias)
     # A 2802 x 6 map with bias; the prior 2-10-2, linear in two parts of three entries; scales of prior and index.
     hypermodel = init(AGENTS["hypermodel"], getkey())
     assert sizes(hypermodel)[0] == 7 * 2802
-    np.testing.assert_allclose(hypermodel.scale.content, 10.0, rtol=1e-5)
+    np.testing.assert_allclose(hypermodel.prior.scale.content, 10.0, rtol=1e-5)
     np.testing.assert_allclose(hypermodel.index.scale.content, 6**-0.5, rtol=1e-5)
-    assert [layer.weight.shape for layer in hypermodel.prior.content.layers] == [(10, 2, 3), (2, 10, 3)]
+    assert [layer.weight.shape for layer in hypermodel.prior.enn.content.layers] == [(10, 2, 3), (2, 10, 3)]
     # A larger ensemble begins with the smaller.
     key = getkey()
     small, large = (init(EnsembleAgent(num_particles=count), key) for count in (1, 2))
