@@ -6,6 +6,7 @@ import os
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -204,6 +205,85 @@ def test_wrong_arguments_are_refused(tmp_path, getkey, as_user):
         FeatureBank.build(lambda x: (x[0, 0], x[0, 1]), data, tmp_path / "d")
     with pytest.raises(ValueError, match="`datasets` must have at least one split"):
         FeatureBank.build(base.with_features, {}, tmp_path / "e")
+
+
+def edit(path, change):
+    """Change an index as an older version wrote it, without a checksum."""
+    index = json.loads((path / "bank.json").read_text())
+    index.pop("checksum", None)
+    change(index)
+    (path / "bank.json").write_text(json.dumps(index))
+
+
+EDITS = [
+    (lambda index: index["spec"].update(feature_dim=7), "must hold what its index states"),
+    (lambda index: index["spec"].update(feature_dim=-6), "missing or impossible entries"),
+    (lambda index: index["spec"].update(num_classes=11), "must hold what its index states"),
+    (lambda index: index["spec"].update(dtype="float16"), "must hold what its index states"),
+    (lambda index: index["spec"].update(dtype=["float32"]), "missing or impossible entries"),
+    (lambda index: index["spec"].update(shard_size=4), "missing or impossible entries"),
+    (lambda index: index["spec"].update(shard_size="8"), "missing or impossible entries"),
+    (lambda index: index["spec"]["splits"].update(train=31), "lists other shards than"),
+    (lambda index: index["spec"]["splits"].update({"../x": 8}), "missing or impossible entries"),
+    (lambda index: index["spec"].update(splits={}), "missing or impossible entries"),
+    (lambda index: index["spec"].update(splits=[30, 7]), "missing or impossible entries"),
+    (lambda index: index["spec"].pop("feature_dim"), "missing or impossible entries"),
+    (lambda index: index["spec"].pop("splits"), "missing or impossible entries"),
+    (lambda index: index["spec"].pop("num_shards"), "missing or impossible entries"),
+    (lambda index: index["shards"].append(index["shards"][0]), "lists a shard twice"),
+    (lambda index: index["shards"].insert(0, dict(index["shards"][1])), "lists a shard twice"),
+    (lambda index: index["shards"][0].pop("file"), "must list shards with"),
+    (lambda index: index["shards"][0].pop("sha256"), "must list shards with"),
+    (lambda index: index["shards"][0].update(sha256=None), "must list shards with"),
+    (lambda index: index["shards"][0].update(num_examples=9), "lists other shards than"),
+    (lambda index: index.update(shards={}), "must list shards with"),
+    (lambda index: index.pop("shards"), "must list shards with"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(EDITS)))
+@pytest.mark.parametrize("verify", [False, True])
+def test_edited_indices_are_refused(tmp_path, getkey, number, verify):
+    change, words = EDITS[number]
+    build(make_base(getkey()), tmp_path)
+    edit(tmp_path, lambda index: None)
+    FeatureBank.open(tmp_path, verify=verify)
+    edit(tmp_path, change)
+    with pytest.raises(ValueError, match=words):
+        FeatureBank.open(tmp_path, verify=verify)
+
+
+def test_an_index_has_a_checksum(tmp_path, getkey):
+    build(make_base(getkey()), tmp_path)
+    path = tmp_path / "bank.json"
+    path.write_text(path.read_text().replace('"train": 30', '"train": 29'))
+    with pytest.raises(ValueError, match="was changed after it was written: its checksum differs"):
+        FeatureBank.open(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["y", "i"])
+@pytest.mark.parametrize("value", [0.5, np.int64(2**32 + 1)])
+def test_labels_and_numbers_are_never_rounded_or_wrapped(tmp_path, getkey, name, value):
+    class Relabeled:
+        def __init__(self, source):
+            self.source, self.describe = source, source.describe
+
+        def __len__(self):
+            return len(self.source)
+
+        def __getitem__(self, position):
+            return {**self.source[position], name: value}
+
+    with pytest.raises(ValueError, match="must hold"):
+        build(make_base(getkey()), tmp_path, {"train": Relabeled(make_data()["train"])})
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64, ml_dtypes.bfloat16])
+def test_features_of_other_precisions_are_imported(tmp_path, dtype):
+    content = {name: v.astype(dtype) if v.dtype == np.float32 else v for name, v in dumped().items()}
+    safetensors.numpy.save_file(content, tmp_path / "x.safetensors")
+    bank = import_features({"train": tmp_path / "x.safetensors"}, tmp_path / "bank")
+    np.testing.assert_array_equal(bank.as_batch("train").x["features"], content["features"].astype(np.float32))
 
 
 def test_source_streams_what_as_batch_holds(tmp_path, getkey):

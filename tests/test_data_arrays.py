@@ -64,6 +64,28 @@ def test_array_dataset_keeps_its_numbers():
     np.testing.assert_array_equal(batch.x, [[8.0, 9.0], [2.0, 3.0]])
 
 
+def test_array_dataset_needs_inputs_and_labels_only():
+    data = ArrayDataset(np.zeros((3, 2)), [0, 2, 1])
+    assert data.num_classes == 3 and data.i.tolist() == [0, 1, 2] and data.y.dtype == data.i.dtype == np.int32
+    assert ArrayDataset(np.zeros((1, 2)), np.array([0], np.uint64)).num_classes == 1
+    named = ArrayDataset(np.zeros((2, 2)), [0, 1], i=[7, 5], num_classes=4)
+    assert named[0]["i"] == 7 and named.num_classes == 4 and named.take(slice(1, 2)).i.tolist() == [5]
+
+
+@pytest.mark.parametrize(
+    ("i", "words"),
+    [
+        ([0], "2 integers"),
+        ([0, 2**31], "32 bits; got values from 0"),
+        ([0.0, 1.0], "2 integers"),
+        ([[0, 1]], "2 integers"),
+    ],
+)
+def test_wrong_numbers_are_refused(i, words):
+    with pytest.raises(ValueError, match=f"`i` of toys must hold .*{words}"):
+        ArrayDataset(np.zeros((2, 3)), [0, 1], i=i, name="toys")
+
+
 @pytest.mark.parametrize(
     ("x", "y", "words"),
     [
@@ -72,6 +94,10 @@ def test_array_dataset_keeps_its_numbers():
         (np.zeros((0, 3)), np.zeros(0, int), "at least one example"),
         (np.zeros((3, 3)), np.array([0, 1]), "one entry per label, 2"),
         (np.zeros((2, 3)), np.array([0.0, 1.0]), "vector of integers"),
+        (np.zeros((2, 3)), np.array([False, True]), "vector of integers as labels; got bool"),
+        (np.zeros((2, 3)), np.array([[0], [1]]), "vector of integers"),
+        (np.zeros((2, 3)), np.array([0, 2**32 + 1]), "got 4294967297 at position 1"),
+        (np.zeros((2, 3)), np.array([0, 2**64 - 1], np.uint64), "at position 1"),
     ],
 )
 def test_wrong_arrays_are_refused(x, y, words):

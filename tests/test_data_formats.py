@@ -140,8 +140,20 @@ def test_sheets_are_read(tmp_path):
     np.savez(tmp_path / "labels.npz", test=np.arange(5))
     with pytest.raises(ValueError, match="labels.npz' must have an entry `test` with 6 labels"):
         cifar(tmp_path, "test")
+    for labels in (np.arange(6) + 0.5, np.arange(6) + 2**32, np.zeros((6, 1), int)):
+        np.savez(tmp_path / "labels.npz", test=labels)
+        with pytest.raises(ValueError, match="labels.npz' must h"):
+            cifar(tmp_path, "test")
     (tmp_path / "test_00.webp").write_bytes(b"RIFF")
     with pytest.raises(ValueError, match="test_00.webp' is not a whole image"):
+        cifar(tmp_path, "test")
+
+
+@pytest.mark.parametrize("labels", [[1, 2**32 + 1, 1], [1, 2**70, 1], [1, -1, 1], [1, 0.5, 1], [1, True, 1], [1, 1], 3])
+def test_wrong_labels_in_pickles_are_named(tmp_path, labels):
+    images, _ = make_images(3, 10)
+    (tmp_path / "test_batch").write_bytes(pickle.dumps({"data": images, "labels": labels}, protocol=2))
+    with pytest.raises(ValueError, match="test_batch' must have an entry `labels`"):
         cifar(tmp_path, "test")
 
 
@@ -173,6 +185,11 @@ def test_damaged_idx_files_are_named(tmp_path):
     for content, words in (
         (b"", "must be an IDX file"),
         (b"\x00\x00\x0d\x01", "must be an IDX file"),
+        (b"\x00\x00\x08\x02\x00\x00", "must have the sizes of its 2 axes"),
+        (b"\x00\x00\x08\xff" + bytes(1020), "must have the sizes of its 255 axes"),
+        (b"\x00\x00\x08\x09" + b"\xff" * 32 + bytes(4), "must hold an array of shape"),
+        (gzip.compress(idx(np.zeros(2**22, np.uint8))), "must not be compressed more than a hundredfold"),
+        (b"\x1f\x8b\x08" + bytes(20), "must be a whole gzip file"),
         (gzip.compress(idx(np.zeros(2, np.uint8)))[:-9], "must be a whole gzip file"),
         (idx(np.zeros(2, np.uint8))[:-1], "must hold an array of shape \\(2,\\); got 1 bytes"),
         (idx(np.zeros(3, np.uint8)), "must have one label per image"),

@@ -1,6 +1,7 @@
 """Augmentations, encoded images, folders, records and augmented dyads."""
 
 import io
+import json
 import os
 import pathlib
 import shutil
@@ -108,6 +109,110 @@ def test_decode_returns_the_pixels_with_three_channels():
     pixels = rng_of(3).integers(0, 256, (5, 7, 3), dtype=np.uint8)
     np.testing.assert_array_equal(Decode()(encode(pixels, "PNG"), rng_of(0)), pixels.transpose(2, 0, 1))
     assert Decode()(encode(pixels[:, :, 0], "PNG"), rng_of(0)).shape == (3, 5, 7)
+
+
+def encoded_by_pillow(image, kind, **options):
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def decoded(encoded):
+    return Decode()(encoded, rng_of(0))
+
+
+def test_sixteen_bits_are_scaled():
+    from PIL import Image
+
+    values = np.array([[0, 128, 129, 255], [256, 32768, 65000, 65535]], np.uint16)
+    image = Image.fromarray(values)
+    # Values are 257 times those of 8 bits; the former reader clipped what is above 255 to white.
+    expected = np.broadcast_to(np.rint(values / 257).astype(np.uint8), (3, 2, 4))
+    np.testing.assert_array_equal(decoded(encoded_by_pillow(image, "PNG")), expected)
+    assert expected.max() == 255 and expected[0, 1, 1] == 128
+    transparent = decoded(encoded_by_pillow(image, "PNG", transparency=32768))
+    assert transparent[0, 1, 1] == 255 and (np.delete(transparent[0], 5) == np.delete(expected[0], 5)).all()
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP"])
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_transparent_images_are_composited_on_white(kind, mode):
+    from PIL import Image
+
+    if (kind, mode) == ("WEBP", "LA"):
+        pytest.skip("Pillow writes no gray WebP")
+    alpha = np.array([[0, 255], [255, 0]], np.uint8)
+    rgba = np.dstack([np.full((2, 2, 3), 10, np.uint8), alpha])
+    image = Image.fromarray(rgba)
+    options = {"lossless": True, "exact": True} if kind == "WEBP" else {}
+    if mode == "P":
+        # Color 1 of the palette is transparent, and black where alpha is dropped.
+        image = Image.new("P", (2, 2))
+        image.putpalette([10, 10, 10, 0, 0, 0])
+        image.putdata((alpha == 0).astype(int).ravel().tolist())
+        if kind == "WEBP":
+            image.info["transparency"] = 1
+            image = image.convert("RGBA")
+        else:
+            options = {"transparency": 1}
+    elif mode == "LA":
+        image = image.convert("LA")
+    result = decoded(encoded_by_pillow(image, kind, **options))
+    np.testing.assert_array_equal(result, np.broadcast_to(np.where(alpha == 0, 255, 10), (3, 2, 2)))
+
+
+def test_half_transparent_pixels_are_halfway_to_white():
+    from PIL import Image
+
+    image = Image.new("RGBA", (1, 1), (55, 155, 255, 128))
+    np.testing.assert_allclose(decoded(encoded_by_pillow(image, "PNG"))[:, 0, 0], [155, 205, 255], atol=1)
+
+
+def test_cmyk_and_gray_are_read():
+    from PIL import Image
+
+    for mode in ("CMYK", "L", "1"):
+        kind = "PNG" if mode == "1" else "JPEG"
+        image = Image.new(mode, (4, 4))
+        expected = np.asarray(image.convert("RGB")).transpose(2, 0, 1)
+        np.testing.assert_allclose(decoded(encoded_by_pillow(image, kind)), expected, atol=2)
+
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n/x 1 def\nshowpage\n%%EOF\n"
+
+
+@pytest.mark.parametrize("kind", ["TIFF", "BMP", "GIF", "PPM", "ICO", "TGA", "EPS"])
+def test_other_formats_are_refused(kind, monkeypatch):
+    from PIL import EpsImagePlugin, Image
+
+    def ghostscript(*args, **kwargs):
+        raise AssertionError("Ghostscript was started")
+
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", ghostscript)
+    if kind == "EPS":
+        content = EPS
+    elif kind == "TIFF":
+        content = encoded_by_pillow(Image.fromarray(np.full((4, 4), 0.5, np.float32)), kind)
+    else:
+        content = encoded_by_pillow(Image.new("RGB", (32, 32)), kind)
+    with pytest.raises(CorruptImageError, match="not a whole image: no JPEG, PNG, WEBP file"):
+        decoded(content)
+
+
+@pytest.mark.parametrize("transform", [Decode(), CenterCrop(), RandomResizedCrop()])
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+def test_the_number_of_pixels_is_bounded_by_the_file(transform, kind, monkeypatch):
+    from PIL import Image, ImageFile
+
+    encoded = encoded_by_pillow(Image.new("1" if kind == "PNG" else "L", (8000, 8000)), kind)
+    assert 64 * len(encoded) < 8000**2
+
+    def load(self):
+        raise AssertionError("the pixels were decoded")
+
+    monkeypatch.setattr(ImageFile.ImageFile, "load", load)
+    with pytest.raises(CorruptImageError, match="8000 x 8000 pixels in [0-9]+ bytes are too many"):
+        transform(encoded, rng_of(0))
 
 
 @pytest.mark.parametrize("content", [b"", b"not an image", encode(np.zeros((99, 99, 3), np.uint8))[:-300]])
@@ -238,6 +343,85 @@ def test_damaged_records_are_named(tmp_path):
     (path / "records.json").write_text("{}")
     with pytest.raises(ValueError, match="records.json' must be the index"):
         RecordSource(path)
+
+
+EDITS = [
+    (lambda index: index["shards"].append(index["shards"][0]), "lists a shard twice"),
+    (lambda index: index["shards"].pop(), "must be finished"),
+    (lambda index: index["shards"][0].update(file="../x"), "must list shards with `file`, `sha256` and `bytes`"),
+    (lambda index: index["shards"][0].pop("bytes"), "must list shards with"),
+    (lambda index: index["shards"][0].update(bytes="9"), "must list shards with"),
+    (lambda index: index["shards"][0].update(num_examples=3), "lists other shards than"),
+    (lambda index: index["shards"][0].update(file="x"), "lists other shards than"),
+    (lambda index: index.pop("shards"), "must list shards with"),
+    (lambda index: index.update(shards=[3]), "must list shards with"),
+    (lambda index: index["spec"].pop("num_examples"), "missing or impossible entries"),
+    (lambda index: index["spec"].update(num_examples=10**18), "missing or impossible entries"),
+    (lambda index: index["spec"].update(shard_size=0), "missing or impossible entries"),
+    (lambda index: index["spec"].update(num_shards=1), "missing or impossible entries"),
+    (lambda index: index["spec"].update(num_shards=10**18), "must be finished"),
+    (lambda index: index["spec"].update(num_classes="2"), "missing or impossible entries"),
+    (lambda index: index.update(spec=[]), "must be the index"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(EDITS)))
+def test_edited_indices_of_records_are_refused(tmp_path, number):
+    change, words = EDITS[number]
+    source = ImageFolder(write_folder(tmp_path / "images", [3, 2]))
+    write_records(source, tmp_path / "records", num_classes=2, shard_size=2)
+    path = tmp_path / "records" / "records.json"
+    index = json.loads(path.read_text())
+    # As an older version wrote it.
+    index.pop("checksum", None)
+    path.write_text(json.dumps(index))
+    assert len(RecordSource(tmp_path / "records")) == 5
+    change(index)
+    path.write_text(json.dumps(index))
+    with pytest.raises(ValueError, match=words):
+        RecordSource(tmp_path / "records")
+
+
+def test_an_index_has_a_checksum_and_records_have_labels_of_their_classes(tmp_path):
+    source = ImageFolder(write_folder(tmp_path / "images", [1, 2]))
+    write_records(source, tmp_path / "records", num_classes=2)
+    path = tmp_path / "records" / "records.json"
+    index = json.loads(path.read_text())
+    index["spec"]["num_classes"] = 1
+    path.write_text(json.dumps(index))
+    with pytest.raises(ValueError, match="was changed after it was written"):
+        RecordSource(tmp_path / "records")
+    index.pop("checksum", None)
+    path.write_text(json.dumps(index))
+    with pytest.raises(ValueError, match="must hold labels from 0 to 0; got 1 in number 2"):
+        RecordSource(tmp_path / "records")[2]
+
+
+class Relabeled:
+    """A source with one label or number replaced."""
+
+    def __init__(self, source, **changes):
+        self.source, self.changes = source, changes
+
+    def __len__(self):
+        return len(self.source)
+
+    def __getitem__(self, position):
+        return {**self.source[position], **self.changes}
+
+    def describe(self, position):
+        return self.source.describe(position)
+
+
+@pytest.mark.parametrize("name", ["y", "i"])
+@pytest.mark.parametrize("value", [0.5, np.float32(1), 2**31, np.int64(2**32)])
+def test_labels_and_numbers_are_never_rounded_or_wrapped(tmp_path, name, value, getkey):
+    folder = Relabeled(ImageFolder(write_folder(tmp_path / "images", [2])), **{name: value})
+    with pytest.raises(ValueError, match="must hold"):
+        write_records(folder, tmp_path / "records", num_classes=1)
+    images = Relabeled(ArrayDataset(np.zeros((4, 1, 8, 8), np.uint8), np.zeros(4, int)), **{name: value})
+    with pytest.raises(ValueError, match="must hold"):
+        AugmentedDyads(images, key=getkey())[0]
 
 
 def test_dyads_are_draws_of_two_anchors(getkey):

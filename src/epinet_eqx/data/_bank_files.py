@@ -41,7 +41,7 @@ def _piece_sizes(spec: dict[str, Any]) -> dict[str, int] | None:
     splits = spec.get("splits")
     if not isinstance(splits, dict) or not all(name.isidentifier() and is_count(n) for name, n in splits.items()):
         return None
-    if not splits or not is_count(spec.get("shard_size")) or spec.get("dtype") not in _TYPES:
+    if not splits or not is_count(spec.get("shard_size")) or spec.get("dtype") not in list(_TYPES):
         return None
     # A bank of outputs alone has no features.
     if not all(type(spec.get(name)) is int and spec[name] >= 0 for name in ("feature_dim", "num_classes")):

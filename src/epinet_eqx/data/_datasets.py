@@ -11,7 +11,7 @@ import zlib
 from typing import Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Integer, PRNGKeyArray, UInt8
+from jaxtyping import PRNGKeyArray, Shaped, UInt8
 
 from .._checks import check_positive
 from .._files import read_npz, require_file, require_folder
@@ -28,7 +28,7 @@ _PREFIXES = {"train": "train", "test": "t10k"}
 # No IDX file in use has more, and numpy allows 64.
 _MAX_AXES = 16
 
-Images = tuple[UInt8[np.ndarray, "batch channels height width"], Integer[np.ndarray, " batch"]]
+Images = tuple[UInt8[np.ndarray, "batch channels height width"], Shaped[np.ndarray, " batch"]]
 Split = Literal["train", "test"]
 
 

@@ -116,8 +116,9 @@ class ShardSet:
         if not isinstance(spec, dict) or spec.get("format") != form:
             raise ValueError(f"{str(folder / index_name)!r} must be the index of a folder of format {form}.")
         shards: Any = content.get("shards")
-        found = cls(folder, index_name, spec, shards)
-        if not isinstance(shards, list) or not all(map(_is_entry, shards)):
+        listed = isinstance(shards, list) and all(map(_is_entry, shards))
+        found = cls(folder, index_name, spec, shards if listed else [])
+        if not listed:
             raise found._broken("must list shards with `file`, `sha256` and `bytes`")
         if len({shard["file"] for shard in shards}) < len(shards):
             raise found._broken("lists a shard twice")
