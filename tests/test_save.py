@@ -1,6 +1,7 @@
 """Files: round trips, headers, and errors that name what is wrong."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -8,7 +9,6 @@ import pytest
 import safetensors.numpy
 
 import epinet_eqx as epi
-from epinet_eqx import _save
 from epinet_eqx.epinet import mlp_prior
 from epinet_eqx.networks import MLP
 
@@ -167,15 +167,51 @@ def test_names_that_look_like_checksums_are_names(tmp_path):
     assert epi.read_header(tmp_path / "a").config == config
 
 
-def test_the_checksum_sees_every_byte(tmp_path):
+@pytest.mark.parametrize("size", [0, 1, 4095, 4096, 4097, 8192])
+def test_the_checksum_sees_every_byte(tmp_path, size):
     # Whole blocks, a rest of a block, and none.
-    for size in (0, 1, 4095, 4096, 4097, 8192):
-        content = bytes(range(256)) * 33
-        path = tmp_path / "x"
-        path.write_bytes(content[:size])
-        whole = _save._data_checksum(path, 0)
-        for at in {0, size // 2, size - 1} if size else ():
-            path.write_bytes(flipped(content[:size], 8 * at + 3))
-            assert _save._data_checksum(path, 0) != whole
-        path.write_bytes(content[: size + 1])
-        assert _save._data_checksum(path, 0) != whole
+    path, tree = tmp_path / "x", {"x": jnp.asarray(np.resize(np.arange(256, dtype=np.uint8), size))}
+    epi.save(path, tree)
+    whole = path.read_bytes()
+    for at in {1, size // 2 + 1, size} if size else ():
+        path.write_bytes(flipped(whole, 8 * (len(whole) - at) + 3))
+        with pytest.raises(ValueError, match="its arrays do not have the checksum"):
+            epi.load(path, tree)
+    path.write_bytes(whole)
+    assert eqx.tree_equal(epi.load(path, tree), tree)
+
+
+def test_files_of_the_second_format_are_read(tmp_path):
+    # Its checksums were those of blocks across arrays, with others in the header.
+    header = {"format": "epinet_eqx 2", "version": "0.1.0", "config": "{}"}
+    header |= {"header_checksum": "01234567", "data_checksum": "0123456789abcdef"}
+    safetensors.numpy.save_file({"x": np.ones(3, np.float32)}, tmp_path / "x", header)
+    assert epi.load(tmp_path / "x", {"x": jnp.zeros(3)})["x"].tolist() == [1, 1, 1]
+
+
+def test_nothing_is_saved_in_a_smaller_type_or_under_the_name_of_another(tmp_path):
+    with pytest.raises(ValueError, match="`model` must hold arrays of types that JAX has.*x is float64"):
+        epi.save(tmp_path / "x", {"x": np.ones(3)})
+    with pytest.raises(ValueError, match="x is int64"):
+        epi.save(tmp_path / "x", {"x": np.array([2**40])})
+    for tree in ({"a.b": jnp.ones(1), "a": {"b": jnp.zeros(1)}}, {"a": [jnp.ones(1)], "a.0": jnp.zeros(1)}):
+        with pytest.raises(ValueError, match="one array per path"):
+            epi.save(tmp_path / "x", tree)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint8", "int16", "int32", "float16", "bfloat16", "float32", "float64"]
+)
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 3), (70, 61)])
+def test_every_type_and_shape_round_trips(tmp_path, x64, dtype, shape):
+    with jax.enable_x64(x64):
+        if dtype == "float64" and not x64:
+            pytest.skip("JAX has no such type here")
+        values = np.random.Generator(np.random.Philox(key=1)).normal(size=shape) * 100
+        tree = {"x": jnp.asarray(values).astype(dtype)}
+        epi.save(tmp_path / "x", tree)
+        found = epi.load(tmp_path / "x", tree)["x"]
+        assert found.dtype == dtype and found.shape == shape
+        assert np.asarray(found).tobytes() == np.asarray(tree["x"]).tobytes()
