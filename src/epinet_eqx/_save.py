@@ -24,7 +24,7 @@ _FORMAT = "epinet_eqx 3"
 _FORMER_FORMATS = ("epinet_eqx", "epinet_eqx 2")
 # No former format has such entries, so a flipped bit in the name of the format is found, too.
 _OF_HEADER, _OF_ARRAYS = "checksum_of_header", "checksum_of_arrays"
-_BLOCK_WORDS = 512
+_BLOCK_WORDS = 2048
 
 
 class Header(NamedTuple):
@@ -79,20 +79,29 @@ def _header_checksum(metadata: Mapping[str, str], shapes: Mapping[str, tuple[int
     return f"{zlib.crc32(text.encode()):08x}"
 
 
-def _data_checksum(arrays: Mapping[str, Array]) -> str:
-    """Return the checksum of all arrays: a hash of their types and of the sums of blocks of 4 KiB.
+class _Digest:
+    """The checksum of arrays that are added in the order of their names: a hash of the sums of blocks of 16 KiB.
 
     Adding 64-bit words takes an eighth of the time of CRC-32, and a change of one word always changes the sum of its
     block. The sums detect accidental damage, not forgery.
     """
-    digest = hashlib.blake2b(digest_size=8)
-    for name in sorted(arrays):
-        content = np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8)
+
+    def __init__(self):
+        """Initialize without arrays."""
+        self._hash = hashlib.blake2b(digest_size=8)
+
+    def add(self, name: str, array: Array) -> Array:
+        """Return an array after adding it; right after it was read, while it is in the processor's cache."""
+        content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
         whole = content.size - content.size % (8 * _BLOCK_WORDS)
-        digest.update(f"{name} {arrays[name].dtype} {content.size} ".encode())
-        digest.update(content[:whole].view("<u8").reshape(-1, _BLOCK_WORDS).sum(axis=1, dtype=np.uint64).tobytes())
-        digest.update(content[whole:].tobytes())
-    return digest.hexdigest()
+        self._hash.update(f"{name} {array.dtype} {content.size} ".encode())
+        self._hash.update(content[:whole].view("<u8").reshape(-1, _BLOCK_WORDS).sum(axis=1, dtype=np.uint64).tobytes())
+        self._hash.update(content[whole:].tobytes())
+        return array
+
+    def checksum(self) -> str:
+        """Return the checksum in hexadecimal."""
+        return self._hash.hexdigest()
 
 
 def save(path: str | os.PathLike[str], model: Any, config: Mapping[str, Any] | None = None) -> None:
@@ -112,11 +121,12 @@ def save(path: str | os.PathLike[str], model: Any, config: Mapping[str, Any] | N
         text = json.dumps(dict(config or {}), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ValueError(f"`config` must hold JSON values only; {error}.") from None
-    arrays = {name: _saved_form(name, leaf) for name, leaf in _named_arrays(model).items()}
+    digest = _Digest()
+    arrays = {name: digest.add(name, _saved_form(name, leaf)) for name, leaf in sorted(_named_arrays(model).items())}
     path = pathlib.Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"`path` must lie in an existing folder; got {os.fspath(path)!r}.")
-    metadata = {"format": _FORMAT, "version": __version__, "config": text, _OF_ARRAYS: _data_checksum(arrays)}
+    metadata = {"format": _FORMAT, "version": __version__, "config": text, _OF_ARRAYS: digest.checksum()}
     metadata[_OF_HEADER] = _header_checksum(metadata, {name: array.shape for name, array in arrays.items()})
     with atomic_file(path) as temporary:
         safetensors.flax.save_file(arrays, temporary, metadata)
@@ -197,8 +207,9 @@ def load(path: str | os.PathLike[str], like: _T | Callable[[dict[str, Any]], _T]
                 f"`like` must have the arrays of {os.fspath(path)!r} (version {header.version}); "
                 f"the file differs: {', '.join(phrases)}."
             )
-        arrays = {name: file.get_tensor(name) for name in expected}
-    if checksum is not None and _data_checksum(arrays) != checksum:
+        digest = _Digest()
+        arrays = {name: digest.add(name, file.get_tensor(name)) for name in sorted(expected)}
+    if checksum is not None and digest.checksum() != checksum:
         raise _damaged(path, "its arrays do not have the checksum that its header states")
     for name, leaf in expected.items():
         if _is_key(leaf):
