@@ -47,9 +47,8 @@ class Tensor:
         return sys.modules["torch._utils"]._rebuild_tensor_v2, self.state
 
 
-@pytest.fixture
-def torch(monkeypatch):
-    """Stand-ins for the modules whose names are in the files."""
+def make_torch(monkeypatch):
+    """Install and return stand-ins for the modules whose names are in the files."""
     module, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
 
     def _rebuild_tensor_v2():
@@ -63,6 +62,12 @@ def torch(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", module)
     monkeypatch.setitem(sys.modules, "torch._utils", utils)
     return module
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    """Stand-ins for the modules of PyTorch."""
+    return make_torch(monkeypatch)
 
 
 def tensor(key, array):
