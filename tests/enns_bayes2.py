@@ -65,9 +65,10 @@ def _laplace(structure):
 
 def _regression_laplace(key):
     from epinet_eqx.bayes import last_layer_laplace
+    from epinet_eqx.likelihoods import Gaussian
 
     x, y = jr.normal(jr.fold_in(key, 0), (7, 3)), jr.normal(jr.fold_in(key, 1), (7, 4))
-    return last_layer_laplace(_network(jr.fold_in(key, 2)), x, y, prior_precision=2.0, likelihood="gaussian")
+    return last_layer_laplace(_network(jr.fold_in(key, 2)), x, y, prior_precision=2.0, likelihood=Gaussian(1.0))
 
 
 def _swag(key):

@@ -6,13 +6,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import pytest
 
-from epinet_eqx.baselines import (
-    SpectrallyBounded,
-    SpectrallyBoundedStateful,
-    channel_dropout,
-    spectral_bound,
-    spectral_norm,
-)
+from epinet_eqx.baselines import SpectrallyBounded, SpectrallyBoundedStateful, spectral_bound, spectral_norm
+from epinet_eqx.bayes import channel_dropout
 from epinet_eqx.networks import MLP, AbstractStatefulNetwork, ConvNet, ImageConv, Linear, headless, with_statistics
 
 pytestmark = pytest.mark.once

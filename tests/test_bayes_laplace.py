@@ -9,6 +9,7 @@ import pytest
 
 from epinet_eqx import trainable_mask
 from epinet_eqx.bayes import last_layer_laplace
+from epinet_eqx.likelihoods import Bernoulli, Gaussian, LearnedGaussian, Poisson
 from epinet_eqx.networks import MLP, FunctionNetwork
 
 pytestmark = pytest.mark.once
@@ -67,7 +68,7 @@ def test_outputs_are_those_of_the_sampled_last_layer(network, getkey):
 
 def test_gaussian_is_exact_bayesian_linear_regression(network, getkey):
     x, y = jr.normal(getkey(), (9, 3)), jr.normal(getkey(), (9, 4))
-    enn = last_layer_laplace(network, x, y, prior_precision=0.7, likelihood="gaussian", noise_scale=0.3)
+    enn = last_layer_laplace(network, x, y, prior_precision=0.7, likelihood=Gaussian(0.3))
     inputs = _inputs(network, x).astype(np.float64)
     covariance = np.linalg.inv(inputs.T @ inputs / 0.09 + 0.7 * np.eye(6))
     mean = covariance @ inputs.T @ np.asarray(y) / 0.09
@@ -79,10 +80,21 @@ def test_gaussian_is_exact_bayesian_linear_regression(network, getkey):
     np.testing.assert_allclose(found, inputs @ covariance @ inputs.T, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("likelihood", [Bernoulli(), Poisson(), LearnedGaussian()], ids=lambda one: type(one).__name__)
+def test_covariance_is_the_inverse_fisher_information_of_any_likelihood(likelihood, network, getkey):
+    x = jr.normal(getkey(), (9, 3))
+    enn = last_layer_laplace(network, x, prior_precision=0.5, likelihood=likelihood, chunk_size=4)
+    inputs, outputs = _inputs(network, x), jax.vmap(network)(x)
+    precision = 0.5 * np.eye(24)
+    for phi, output in zip(inputs, outputs, strict=True):
+        precision += np.kron(np.outer(phi, phi), np.asarray(likelihood.fisher(output[None], jnp.ones(1))))
+    np.testing.assert_allclose(_covariance(enn), np.linalg.inv(precision), rtol=1e-3, atol=1e-4)
+
+
 def test_one_regression_output_takes_a_vector_of_targets(getkey):
     network = MLP(3, 1, (5,), key=getkey())
     x, y = jr.normal(getkey(), (9, 3)), jr.normal(getkey(), (9,))
-    options = dict(prior_precision=1.0, likelihood="gaussian")
+    options = dict(prior_precision=1.0, likelihood=Gaussian(1.0))
     both = [last_layer_laplace(network, x, targets, **options) for targets in (y, y[:, None])]
     assert eqx.tree_equal(*both)
 
@@ -132,12 +144,10 @@ def test_bad_input(network, getkey):
     good = dict(prior_precision=1.0)
     with pytest.raises(ValueError, match=r"`prior_precision` must be finite and at least 1e-12; got -1\.0"):
         last_layer_laplace(network, x, prior_precision=-1.0)
-    with pytest.raises(ValueError, match=r"`noise_scale` must be finite and at least 1e-12; got 0\.0"):
-        last_layer_laplace(network, x, y, **good, likelihood="gaussian", noise_scale=0.0)
-    with pytest.raises(ValueError, match="`y` must be given for the Gaussian likelihood; got None"):
-        last_layer_laplace(network, x, **good, likelihood="gaussian")
-    with pytest.raises(ValueError, match=r"`y` must have shape \(9, 4\); got \(9, 1\)"):
-        last_layer_laplace(network, x, y[:, 0], **good, likelihood="gaussian")
+    with pytest.raises(ValueError, match="`y` must be given for the likelihood Gaussian; got None"):
+        last_layer_laplace(network, x, **good, likelihood=Gaussian(1.0))
+    with pytest.raises(ValueError, match=r"`y` must hold 4 floating-point outputs per example; got shape \(9,\)"):
+        last_layer_laplace(network, x, y[:, 0], **good, likelihood=Gaussian(1.0))
     with pytest.raises(ValueError, match="`y` must have as many examples as `x`, 9; got 8"):
         last_layer_laplace(network, x, jnp.zeros(8, dtype=int), **good)
     with pytest.raises(ValueError, match="`y` must hold classes from 0 to 3; got values from 4 to 4"):

@@ -231,6 +231,6 @@ def test_estimates_print_error_and_number_of_samples():
 
 
 def test_regression_has_no_classes():
-    with pytest.raises(ValueError, match="`y` must hold one integer class per example"):
+    with pytest.raises(ValueError, match="`y` must hold one integer label per example"):
         enn = Linear(jnp.ones((1, 2)))
         log_losses(enn, jnp.zeros((2, 2)), jnp.zeros(2), epi.Draws.sample(enn.index, 2, key=jr.key(0)))

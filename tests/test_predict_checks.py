@@ -73,8 +73,8 @@ def test_bad_scale_of_the_noise():
     [
         (jnp.array([0, 2]), "`y` must hold classes from 0 to 1; got values from 0 to 2."),
         (jnp.array([-1, 0]), "`y` must hold classes from 0 to 1; got values from -1 to 0."),
-        (jnp.array([0.0, 1.0]), "`y` must hold one integer class per example; got shape (2,) of float32."),
-        (jnp.zeros((2, 2), int), "`y` must hold one integer class per example; got shape (2, 2) of int32."),
+        (jnp.array([0.0, 1.0]), "`y` must hold one integer label per example; got shape (2,) of float32."),
+        (jnp.zeros((2, 2), int), "`y` must hold one integer label per example; got shape (2, 2) of int32."),
     ],
 )
 def test_bad_labels(y, message):

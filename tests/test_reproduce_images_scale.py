@@ -274,7 +274,7 @@ def test_out_of_memory_says_what_to_do():
 
 
 def test_max_pooling_has_a_gradient_under_jit():
-    from epinet_eqx.networks._image_layers import max_pool
+    from epinet_eqx.networks._layers import max_pool
 
     x = jnp.arange(16.0).reshape(4, 4, 1)
     gradient = jax.jit(jax.grad(lambda x: jnp.sum(max_pool(x, "same"))))(x)

@@ -24,8 +24,7 @@ from epinet_eqx.networks import (
     resnet_v2,
     with_statistics,
 )
-from epinet_eqx.networks._convolve import convolve
-from epinet_eqx.networks._image_layers import max_pool
+from epinet_eqx.networks._layers import convolve, max_pool
 
 pytestmark = pytest.mark.once
 

@@ -26,6 +26,11 @@ class OnImage(AbstractNetwork):
     network: ConvNet
     image_shape: tuple[int, int, int] = eqx.field(static=True)
 
+    @property
+    def feature_dim(self) -> int:
+        """The size of the features of the conv net."""
+        return self.network.feature_dim
+
     def with_features(self, x: Float[Array, "..."]) -> tuple[Float[Array, " classes"], Float[Array, " features"]]:
         """Return the logits and features of the conv net."""
         return self.network.with_features(x.reshape(self.image_shape))
@@ -36,6 +41,11 @@ class WithHead(AbstractNetwork):
 
     base: Frozen[AbstractNetwork]
     head: MLP
+
+    @property
+    def feature_dim(self) -> int | None:
+        """The size of the features of the base."""
+        return self.base.content.feature_dim
 
     def with_features(self, x: Float[Array, "..."]) -> tuple[Float[Array, " classes"], Float[Array, " features"]]:
         """Return the sum of both outputs, and the features of the base."""
@@ -50,9 +60,9 @@ class Cooled(AbstractNetwork):
     temperature: Frozen[Float[Array, ""]]
 
     @property
-    def feature_dim(self) -> int:
+    def feature_dim(self) -> int | None:
         """The size of the features of the network."""
-        return self.network.feature_dim  # pyright: ignore[reportAttributeAccessIssue]
+        return self.network.feature_dim
 
     def with_features(self, x: Float[Array, "..."]) -> tuple[Float[Array, " classes"], Float[Array, " features"]]:
         """Return the divided output, and the features as they are."""
@@ -144,8 +154,8 @@ class Lab:
         width = recipe.hidden[0] * recipe.index_dim
 
         def build() -> Deterministic:
-            dim: int = base.feature_dim  # pyright: ignore[reportAttributeAccessIssue]
-            head = MLP(dim, self.backend.num_classes, (width,), feature_layers=(), key=init_key)
+            assert base.feature_dim is not None
+            head = MLP(base.feature_dim, self.backend.num_classes, (width,), feature_layers=(), key=init_key)
             return Deterministic(WithHead(Frozen(base), head))
 
         enn = self.backend.fit(f"head {size}", build, recipe.training, recipe=recipe, key=fit_key)

@@ -41,6 +41,11 @@ class LinearNetwork(AbstractNetwork):
 
     weight: Float[Array, " in"]
 
+    @property
+    def feature_dim(self) -> int:
+        """The size of the input."""
+        return self.weight.shape[-1]
+
     def with_features(self, x: Float[Array, " in"]) -> tuple[Float[Array, " classes"], Float[Array, " features"]]:
         """Return the one output, and the input."""
         return (self.weight @ x)[None], x

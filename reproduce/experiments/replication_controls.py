@@ -50,6 +50,11 @@ class HeadOnBase(AbstractNetwork):
 
     head: MLP
 
+    @property
+    def feature_dim(self) -> int | None:
+        """The size of the features that the head reads."""
+        return self.head.in_dim
+
     def with_features(self, x: dict[str, Array]) -> tuple[Float[Array, " classes"], Float[Array, " features"]]:
         """Return the output, and the features of the base."""
         logits, features = stored_base(x)

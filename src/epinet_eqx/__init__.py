@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from . import decisions as decisions
     from . import epinet as epinet
     from . import indices as indices
+    from . import likelihoods as likelihoods
     from . import losses as losses
     from . import metrics as metrics
     from . import networks as networks
@@ -47,6 +48,7 @@ _PACKAGES = (
     "decisions",
     "epinet",
     "indices",
+    "likelihoods",
     "losses",
     "metrics",
     "networks",

@@ -30,9 +30,9 @@ def _fans(shape: tuple[int, ...]) -> tuple[int, int]:
 def truncated_normal(
     key: PRNGKeyArray, shape: tuple[int, ...]
 ) -> tuple[Float[Array, "out in *kernel"], Float[Array, " out"]]:
-    """The initializer of the authors' code: normal truncated at two, over the root of the fan-in; zero bias.
+    """The initializer of the authors' code: normal truncated at two, divided by the root of the fan-in; zero bias.
 
-    The truncation is not corrected for, so the standard deviation is 0.8796 over the root of the fan-in.
+    Without a correction for the truncation, the standard deviation is 0.8796 over the root of the fan-in.
     """
     fan_in, _ = _fans(shape)
     return jr.truncated_normal(key, -2.0, 2.0, shape) / math.sqrt(fan_in), jnp.zeros(shape[0])
@@ -41,7 +41,7 @@ def truncated_normal(
 def truncated_normal_with_bias(
     key: PRNGKeyArray, shape: tuple[int, ...]
 ) -> tuple[Float[Array, "out in *kernel"], Float[Array, " out"]]:
-    """Like `truncated_normal`, with a bias of the same distribution as the weights."""
+    """`truncated_normal` with a bias from the distribution of the weights."""
     weight_key, bias_key = named_keys(key, "weight", "bias")
     fan_in, _ = _fans(shape)
     bias = jr.truncated_normal(bias_key, -2.0, 2.0, shape[:1]) / math.sqrt(fan_in)

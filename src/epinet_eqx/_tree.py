@@ -1,4 +1,4 @@
-"""Trees of parameters: what is frozen, what is trainable, how large it is."""
+"""Trees of parameters: frozen parts, the trainable mask, sizes."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 _T = TypeVar("_T")
@@ -14,8 +15,8 @@ _T = TypeVar("_T")
 class Frozen(eqx.Module, Generic[_T]):
     """A part of a model that training never changes: a prior network, a pretrained base, a scale.
 
-    Stopping gradients alone is not enough (weight decay moves what has no gradient), so a frozen part is also left
-    out of `trainable_mask`, which decides what an optimizer and a penalty see.
+    Stopping gradients alone is not enough, because weight decay also moves parameters without a gradient. So a frozen
+    part is also outside `trainable_mask`, which decides what an optimizer and a penalty see.
     """
 
     content: _T
@@ -75,3 +76,8 @@ def cast_floats(tree: PyTree, dtype: Any) -> PyTree:
     if dtype is None:
         return tree
     return jax.tree.map(lambda leaf: leaf.astype(dtype) if eqx.is_inexact_array(leaf) else leaf, tree)
+
+
+def as_arrays(tree: PyTree) -> PyTree:
+    """Return `tree` with its NumPy arrays as JAX arrays: Equinox does not treat NumPy arrays as parameters."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, tree)

@@ -30,11 +30,11 @@ class HeteroscedasticEmbedding(NamedTuple):
 class Heteroscedastic(AbstractENN):
     r"""Logits $(\mu(x) + V(x) \epsilon_1 + d(x) \odot \epsilon_2) / T$ with the index $z = (\epsilon_1, \epsilon_2)$.
 
-    $\mu$, $V$ (classes times `rank`) and $d$ (softplus plus 0.001) are linear in the features, so it is an epinet with
-    a linear head: its input is a feature vector; see `OnTrunk`. All inputs share the $z$ of a joint prediction.
+    $\mu$, $V$ (classes times `rank`) and $d$ (softplus plus 0.001) are linear in the features, the input of this ENN
+    (see `combinators.OnTrunk`). All inputs share the $z$ of a joint prediction.
 
-    The average of log losses of Algorithm 1 has its minimum without any noise. The method's own loss is the log loss of
-    the *average* prediction: train `Marginalized(enn, num_samples)`.
+    The average log loss of Algorithm 1 is smallest without noise. The method minimizes the log loss of the *average*
+    prediction instead: train `combinators.Marginalized(enn, num_samples)`.
     """
 
     mean: Linear
@@ -61,7 +61,7 @@ class Heteroscedastic(AbstractENN):
             feature_dim: size of the feature vector.
             num_classes: number of logits.
             rank: number of factors of the covariance.
-            temperature: what the logits are divided by, an array so that sweeping it compiles once.
+            temperature: divides the logits; may be traced, so that sweeping it compiles once.
             initializer: draws the weight and bias of each of the three linear maps.
             key: random key.
         """
@@ -77,7 +77,7 @@ class Heteroscedastic(AbstractENN):
         self.rank = rank
 
     def embed(self, x: Float[Array, " features"]) -> HeteroscedasticEmbedding:
-        """Return mean, factors and diagonal, all divided by the temperature."""
+        """Return mean, factors and diagonal, divided by the temperature."""
         check_shape("x", x, (self.feature_dim,))
         mean, factors = self.mean(x), self.factors(x).reshape(self.rank, -1)
         deviation = jax.nn.softplus(self.deviation(x)) + _MIN_DEVIATION

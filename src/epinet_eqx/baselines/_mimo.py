@@ -19,11 +19,11 @@ class MIMO(AbstractENN):
     """A network of several inputs and outputs, one of each per member; the index picks the member.
 
     The inputs of the members are concatenated along the first axis: the channels of an image, the entries of a vector.
-    The outputs of the members follow each other. Here all members get the same input, so the network runs once and
-    gives all predictions.
+    So are their outputs. When predicting, all members get the same input, so one run of the network gives all
+    predictions.
 
-    It is trained as a conventional network on tuples of examples, `Deterministic(network)` with `mimo_batch` and
-    `MIMOLoss`. On data in memory, draw the tuples anew as often as you like, and go on from the state:
+    Train it as a conventional network on tuples of examples: `Deterministic(network)` with `mimo_batch` and `MIMOLoss`.
+    On data in memory, draw new tuples as often as you like, and continue from the state:
 
         state = Deterministic(network)
         for epoch in range(num_epochs):
@@ -41,8 +41,7 @@ class MIMO(AbstractENN):
         """Initialize from parts.
 
         Args:
-            network: maps the inputs of all members, concatenated, to `num_members` times as many outputs as there are
-                classes.
+            network: maps the concatenated inputs of all members to `num_members` times the number of classes.
             num_members: number of members.
         """
         check_positive("num_members", num_members)
@@ -79,7 +78,7 @@ class MIMOLoss(AbstractLoss):
     num_members: int = eqx.field(static=True)
 
     def __init__(self, loss: AbstractLoss, num_members: int = 2):
-        """Initialize with the loss of one member, whose penalty and bootstrap count once, and the number of members."""
+        """Initialize with the loss of one member and their number; penalty and bootstrap are applied once."""
         check_positive("num_members", num_members)
         self.loss = loss
         self.num_members = num_members
@@ -128,14 +127,14 @@ def mimo_batch(
 ) -> Batch:
     """Return a batch of tuples of examples, one example per member, for the training of `MIMO`.
 
-    In a fraction `repeat_probability` of the tuples all members have the same example; in the others, each member has
-    an example of its own. Every member sees every example equally often. A pure function.
+    In a fraction `repeat_probability` of the tuples all members have the same example; in the others, each has its own.
+    Every member sees every example equally often. A pure function.
 
     Args:
         batch: examples; a whole data set or a part of it.
         num_members: number of members.
         repeat_probability: fraction of the tuples with one example for all members, rounded to whole tuples.
-        num_repeats: how many tuples there are for each example; the reference has 2.
+        num_repeats: number of tuples per example; the reference has 2.
         key: random key.
 
     Returns:

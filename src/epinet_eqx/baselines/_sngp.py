@@ -5,6 +5,7 @@ from typing import NamedTuple, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from .._checks import check_finite, check_positive, check_scalar, check_shape, num_examples
@@ -14,7 +15,53 @@ from .._keys import named_keys
 from .._tree import Frozen
 from ..combinators import OnTrunk
 from ..indices import GaussianIndex
-from ._random_features import RandomFeatures
+
+
+def _orthogonal_directions(num_directions: int, dim: int, *, key: PRNGKeyArray) -> Float[Array, "directions dim"]:
+    """Return unit vectors, orthogonal to each other in groups of at most `dim`, each uniform on the sphere."""
+    group = min(dim, num_directions)
+    num_groups = -(-num_directions // group)
+    q, r = jnp.linalg.qr(jr.normal(key, (num_groups, dim, group)))
+    # The signs that make the decomposition unique also make its result uniform.
+    q = q * jnp.sign(jnp.diagonal(r, axis1=1, axis2=2))[:, None, :]
+    return jnp.swapaxes(q, 1, 2).reshape(num_groups * group, dim)[:num_directions]
+
+
+class RandomFeatures(eqx.Module):
+    r"""$\Phi(h) = \cos(W h + b)$: rows of $W$ are normal with standard deviation `scale`, orthogonal in groups.
+
+    $2 \Phi(h)^\top \Phi(h') / D$ is about $\exp(-s^2 \|h - h'\|^2 / 2)$, with $D$ features and $s$ the scale.
+    """
+
+    weight: Float[Array, "random features"]
+    bias: Float[Array, " random"]
+
+    def __init__(
+        self, feature_dim: int, num_features: int, *, scale: float | Float[Array, ""] = 0.05, key: PRNGKeyArray
+    ):
+        """Initialize from sizes.
+
+        Args:
+            feature_dim: size of the input.
+            num_features: number of random features.
+            scale: standard deviation of the entries of $W$, one over the length scale of the kernel.
+            key: random key.
+        """
+        check_positive("feature_dim", feature_dim)
+        check_positive("num_features", num_features)
+        value = check_scalar("scale", jnp.asarray(scale, dtype=float), minimum=0.0)
+        direction_key, norm_key, bias_key = named_keys(key, "directions", "norms", "bias")
+        directions = _orthogonal_directions(num_features, feature_dim, key=direction_key)
+        # A normal vector is a uniform direction times the norm of another normal vector.
+        norms = jnp.linalg.norm(jr.normal(norm_key, (num_features, feature_dim)), axis=1)
+        self.weight = value * norms[:, None] * directions
+        self.bias = jr.uniform(bias_key, (num_features,), maxval=2 * jnp.pi)
+
+    def __call__(self, x: Float[Array, " features"]) -> Float[Array, " random"]:
+        """Return the random features of one input."""
+        check_shape("x", x, (self.weight.shape[-1],))
+        return jnp.cos(self.weight @ x + self.bias)
+
 
 _E = TypeVar("_E", bound=AbstractENN)
 
@@ -59,7 +106,7 @@ class SNGP(AbstractENN):
             num_classes: number of logits.
             num_features: number of random features.
             feature_scale: one over the length scale of the kernel, in the units of the feature vector.
-            scale: what the deviations of the output weights are multiplied by; 1 is the posterior.
+            scale: multiplies the deviations of the output weights; 1 is the posterior.
             initializer: draws the output weights; there is no bias.
             key: random key.
         """
@@ -94,7 +141,7 @@ class SNGP(AbstractENN):
         return eqx.tree_at(lambda enn: enn.root, self, Frozen(root), is_leaf=lambda node: node is None)
 
     def with_scale(self, scale: float | Float[Array, ""]) -> "SNGP":
-        """Return the ENN with deviations of the output weights multiplied by `scale` in place of the old one."""
+        """Return the ENN with another scale of the deviations of the output weights."""
         value = check_scalar("scale", jnp.asarray(scale, dtype=float), minimum=0.0)
         return eqx.tree_at(lambda enn: enn.scale, self, Frozen(value))
 
@@ -109,7 +156,7 @@ class SNGP(AbstractENN):
         check_shape("zs", zs, (zs.shape[0], *self.index.shape))
         if embedding.projected is None:
             return jnp.broadcast_to(embedding.mean, (zs.shape[0], *embedding.mean.shape))
-        # One product for all inputs under a `vmap` over them: the root has met the inputs, not the indices.
+        # Under a `vmap` over inputs this is one product, because the root multiplies the inputs, not the indices.
         deviations = jnp.einsum("d,mdc->mc", embedding.projected, zs.reshape(-1, *self.weight.shape))
         return embedding.mean[None, :] + deviations
 
@@ -117,14 +164,14 @@ class SNGP(AbstractENN):
 def with_posterior(enn: _E, x: PyTree[Array], *, ridge: float | Float[Array, ""] = 1.0, chunk_size: int = 256) -> _E:
     """Return a trained `SNGP`, bare or `OnTrunk`, with the posterior of its output weights given the training inputs.
 
-    A pure function: map it over stacked ENNs with `eqx.filter_vmap`. It holds the random features of all inputs; for
-    more of them, add up `SNGP.gram` over batches and call `SNGP.with_gram`.
+    A pure function: map it over stacked ENNs with `eqx.filter_vmap`. It keeps the random features of all inputs in
+    memory; for larger data, sum `SNGP.gram` over batches and call `SNGP.with_gram`.
 
     Args:
         enn: the ENN, after training.
         x: training inputs with a leading batch axis.
         ridge: the precision of the prior distribution of an output weight.
-        chunk_size: number of inputs that go through the trunk at a time.
+        chunk_size: number of inputs that the trunk processes at a time.
     """
     num_examples("x", x)
     check_positive("chunk_size", chunk_size)

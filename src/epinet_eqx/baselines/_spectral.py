@@ -1,4 +1,4 @@
-"""Bounds on the spectral norms of a network's layers (Miyato et al., 2018), as SNGP has them."""
+"""Bounds on the spectral norms of a network's layers (Miyato et al., 2018), as in SNGP."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -19,9 +19,9 @@ Where = Callable[[Any], Sequence[Array]]
 def spectral_norm(weight: Float[Array, "out ..."], *, num_iterations: int = 8) -> Float[Array, ""]:
     """Return the largest singular value of a weight, read as a matrix from all inputs of an output to the outputs.
 
-    By power iteration from the longest row: no state is kept between steps, so that training stays a pure function.
-    The result is a lower bound, within a few percent for matrices as they are met. For a convolution it is the norm of
-    the map from one patch to one pixel, which bounds that of the whole convolution up to the side of its kernel.
+    By power iteration from the longest row, without state between steps, so that training stays a pure function. The
+    result is a lower bound, within a few percent for typical matrices. For a convolution it is the norm of the map from
+    one patch to one pixel, which bounds that of the whole convolution up to a factor of the side of its kernel.
 
     Args:
         weight: a matrix, or the kernel of a convolution.
@@ -36,7 +36,7 @@ def spectral_norm(weight: Float[Array, "out ..."], *, num_iterations: int = 8) -
 
     start = fixed[jnp.argmax(jnp.sum(jnp.square(fixed), axis=1))]
     right = jax.lax.fori_loop(0, num_iterations, lambda _, v: unit((fixed @ v) @ fixed), unit(start))
-    # The gradient is that of the largest singular value: its two vectors are stopped.
+    # With both vectors stopped, the gradient is that of the largest singular value.
     return unit(fixed @ right) @ matrix @ right
 
 
@@ -69,15 +69,15 @@ def spectral_bound(
     if where is not None:
         return eqx.tree_at(where, network, replace_fn=scaled)
     trained, rest = eqx.partition(network, trainable_mask(network))
-    # A weight without entries, as that of a `headless` network, has no norm.
+    # An empty weight, as in a `headless` network, has no norm.
     trained = jax.tree.map(lambda leaf: scaled(leaf) if leaf.ndim >= 2 and leaf.size > 0 else leaf, trained)
     return eqx.combine(trained, rest)
 
 
 class SpectrallyBounded(AbstractNetwork):
-    """A network that is used by way of `spectral_bound`, in training and after: the bound holds at every step.
+    """A network with `spectral_bound` applied at every call, so that the bound holds throughout training and after it.
 
-    Gradients go through the scaling. It depends on the weights only, so a `vmap` over inputs computes it once.
+    Gradients go through the scaling, which depends only on the weights, so a `vmap` over inputs computes it once.
     """
 
     network: AbstractNetwork
@@ -85,7 +85,7 @@ class SpectrallyBounded(AbstractNetwork):
     where: Where | None = eqx.field(static=True)
 
     def __init__(self, network: AbstractNetwork, bound: float | Float[Array, ""] = 6.0, *, where: Where | None = None):
-        """Initialize with a network, the bound, and the weights that it holds for (see `spectral_bound`)."""
+        """Initialize with a network, the bound, and the weights it applies to (see `spectral_bound`)."""
         self.network = network
         self.bound = Frozen(check_scalar("bound", jnp.asarray(bound, dtype=float), minimum=1e-6))
         self.where = where
@@ -95,9 +95,9 @@ class SpectrallyBounded(AbstractNetwork):
         return spectral_bound(self.network, self.bound.value, where=self.where)
 
     @property
-    def feature_dim(self) -> int:
-        """The size of the feature vector of the network, which must say it."""
-        return self.network.feature_dim  # pyright: ignore[reportAttributeAccessIssue]
+    def feature_dim(self) -> int | None:
+        """The size of the feature vector, if the network knows it."""
+        return self.network.feature_dim
 
     def with_features(self, x: PyTree[Array]) -> tuple[Float[Array, " classes"], Float[Array, " features"]]:
         """Return output and features of the network with scaled weights."""
@@ -105,7 +105,7 @@ class SpectrallyBounded(AbstractNetwork):
 
 
 class SpectrallyBoundedStateful(AbstractStatefulNetwork):
-    """The same for a network with running statistics, whose normalizations are left as they are."""
+    """`SpectrallyBounded` for a network with running statistics; its normalizations stay unchanged."""
 
     network: AbstractStatefulNetwork
     bound: Frozen[Float[Array, ""]]
@@ -114,7 +114,7 @@ class SpectrallyBoundedStateful(AbstractStatefulNetwork):
     def __init__(
         self, network: AbstractStatefulNetwork, bound: float | Float[Array, ""] = 6.0, *, where: Where | None = None
     ):
-        """Initialize with a network, the bound, and the weights that it holds for (see `spectral_bound`)."""
+        """Initialize with a network, the bound, and the weights it applies to (see `spectral_bound`)."""
         self.network = network
         self.bound = Frozen(check_scalar("bound", jnp.asarray(bound, dtype=float), minimum=1e-6))
         self.where = where
@@ -137,9 +137,9 @@ class SpectrallyBoundedStateful(AbstractStatefulNetwork):
     def stages(
         self, x: Float[Array, "channels height width"], state: eqx.nn.State, *, key: PRNGKeyArray | None = None
     ) -> dict[str, Float[Array, "..."]]:
-        """Return what every stage of the network with scaled weights makes of one image."""
+        """Return the outputs of all stages of the network with scaled weights for one image."""
         return self.bounded().stages(x, state, key=key)
 
     def with_masks(self) -> "SpectrallyBoundedStateful":
-        """Return the network with its dropout on."""
+        """Return the network with dropout enabled."""
         return SpectrallyBoundedStateful(self.network.with_masks(), self.bound.content, where=self.where)

@@ -1,4 +1,4 @@
-"""Find the ENN for what one has (Section 3.2)."""
+"""Convert a model to an ENN (Section 3.2)."""
 
 from typing import Any
 
@@ -6,11 +6,10 @@ import equinox as eqx
 import jax
 
 from .._enn import AbstractENN
-from ._deterministic import Deterministic
-from ._ensemble import Ensemble
+from .._tree import as_arrays
+from ._ensemble import Deterministic, Ensemble, from_samples
+from ._gaussian import SWAG, SWAGState
 from ._parameters import parameters_of
-from ._samples import as_arrays, from_samples
-from ._swag import SWAG, SWAGState
 
 
 def _is_network(obj: Any) -> bool:
@@ -30,25 +29,25 @@ def _has_samples(obj: tuple[Any, ...]) -> bool:
     network, samples = obj
     if not _is_network(samples):
         return True
-    # A module of samples is a network too, to look at; its arrays have one axis more.
+    # A module of samples also looks like a network, but its arrays have one more axis.
     samples = parameters_of(as_arrays(samples))
     return _ranks(samples) == [rank + 1 for rank in _ranks(parameters_of(network))]
 
 
 def as_enn(obj: Any) -> AbstractENN:
-    """Return `obj` as an ENN, by the class that expresses it.
+    """Convert a model to an ENN.
 
     Args:
         obj: one of
 
-            - an ENN, which is returned as it is;
+            - an ENN, which is returned unchanged;
             - a network, any Equinox module that maps one example to its output: `Deterministic`;
             - a list or tuple of networks of one structure, such as a deep ensemble: `Ensemble.of`;
             - a pair of a network and samples of its parameters, stacked along a leading axis: `from_samples`;
             - a `SWAGState`: `SWAG`.
 
-            A network with dropout, a mean-field distribution, or a hypermodel does not say so itself: use `MCDropout`,
-            `BayesByBackprop`, `LinearHypermodel`, or for any other distribution of parameters `Transport`.
+            A network with dropout, a mean-field distribution or a hypermodel cannot be recognized: use `MCDropout`,
+            `BayesByBackprop` or `LinearHypermodel`, or `Transport` for any other distribution of parameters.
     """
     if isinstance(obj, AbstractENN):
         return obj

@@ -14,7 +14,7 @@ from .._enn import AbstractENN
 from .._init import Initializer, truncated_normal
 from .._tree import Frozen
 from ..indices import KeyIndex
-from ..networks import Linear
+from ..networks import ConvNet, Linear
 
 
 class Dropout(eqx.Module):
@@ -31,7 +31,7 @@ class Dropout(eqx.Module):
 
         Args:
             rate: the probability of being dropped, an array so that sweeping it compiles once.
-            channelwise: whether to drop all of a channel (the first axis) or none, as feature maps want it.
+            channelwise: whether to drop whole channels (the first axis), as usual for feature maps.
         """
         value = jnp.asarray(rate, dtype=float)
         found = "" if is_traced(value) else f"; got {float(value)}"
@@ -39,7 +39,7 @@ class Dropout(eqx.Module):
         self.channelwise = channelwise
 
     def __call__(self, x: Float[Array, "*shape"], *, key: PRNGKeyArray | None = None) -> Float[Array, "*shape"]:
-        """Return `x` with the mask of `key`, or as it is without a key."""
+        """Return `x` with the mask of `key`, or unchanged without a key."""
         if key is None:
             return x
         shape = (*x.shape[:1], *(1 for _ in x.shape[1:])) if self.channelwise else x.shape
@@ -50,7 +50,7 @@ class Dropout(eqx.Module):
 
 
 class DropoutChain(eqx.Module):
-    """Layers one after another; `Dropout` layer number `n` takes its mask from stream `n` of the key."""
+    """A chain of layers; `Dropout` layer number `n` takes its mask from stream `n` of the key."""
 
     layers: tuple[Callable[..., Any], ...]
 
@@ -69,8 +69,8 @@ class DropoutChain(eqx.Module):
 class MCDropout(AbstractENN):
     """A network with dropout as an ENN: the index is the key of its masks.
 
-    One index means one mask per layer, for all inputs of a joint prediction, and in training for a whole batch. What
-    comes before the first dropout layer runs once per input, in `embed`.
+    One index is one mask per layer, shared by all inputs of a joint prediction, and in training by a whole batch.
+    Layers before the first dropout run once per input, in `embed`.
     """
 
     network: Callable[..., Float[Array, " classes"]]
@@ -85,9 +85,9 @@ class MCDropout(AbstractENN):
         """Initialize from parts.
 
         Args:
-            network: called as `network(x, key=key)` and random by nothing but the key: a `DropoutChain`, or any
-                Equinox module with dropout layers.
-            trunk: maps one example to what the network sees; by default it sees the example itself.
+            network: called as `network(x, key=key)`, its only source of randomness: a `DropoutChain`, or any Equinox
+                module with dropout layers.
+            trunk: maps one example to the input of the network; by default that is the example itself.
         """
         self.network = network
         self.trunk = trunk
@@ -95,7 +95,7 @@ class MCDropout(AbstractENN):
 
     @classmethod
     def of(cls, layers: Sequence[Callable[..., Any]]) -> "MCDropout":
-        """Return the ENN of layers one after another, at least one of them a `Dropout`."""
+        """Return the ENN of a chain of layers, at least one of them a `Dropout`."""
         first = next((number for number, layer in enumerate(layers) if isinstance(layer, Dropout)), None)
         if first is None:
             kinds = [type(layer).__name__ for layer in layers]
@@ -104,7 +104,7 @@ class MCDropout(AbstractENN):
         return cls(DropoutChain(tuple(layers[first:])), trunk)
 
     def embed(self, x: PyTree[Array]) -> PyTree[Array]:
-        """Return what all masks share: the input, or the output of the trunk."""
+        """Return the input of the network: the example, or the output of the trunk."""
         return x if self.trunk is None else self.trunk(x)
 
     def heads(self, embedding: PyTree[Array], zs: Key[Array, " samples"]) -> Float[Array, "samples classes"]:
@@ -125,7 +125,7 @@ def dropout_mlp(
     first_initializer: Initializer | None = None,
     key: PRNGKeyArray,
 ) -> MCDropout:
-    """Return an MLP with dropout on the hidden units before their activation, as the Neural Testbed has it.
+    """Return an MLP with dropout on the hidden units before their activation, as in the Neural Testbed.
 
     Args:
         in_dim: size of the input vector.
@@ -135,7 +135,7 @@ def dropout_mlp(
         dropout_input: whether to drop entries of the input too.
         activation: activation of the hidden layers.
         initializer: draws the weight and bias of each layer.
-        first_initializer: another one for the first layer.
+        first_initializer: initializer of the first layer, if it is another one.
         key: random key.
     """
     if not hidden:
@@ -150,3 +150,22 @@ def dropout_mlp(
     for size_in, size_out, layer_key in zip(sizes[1:-1], sizes[2:], keys[1:], strict=True):
         layers += [Dropout(rate), activation, Linear(size_in, size_out, initializer=initializer, key=layer_key)]
     return MCDropout.of(layers)
+
+
+def channel_dropout(network: ConvNet, rate: float | Float[Array, ""] = 0.05) -> MCDropout:
+    """Return the ENN of a convolutional network with dropout of whole channels after each activation.
+
+    One index is one mask per layer, for all inputs of a joint prediction. For a ResNet, give its constructor a
+    `dropout` and use `MCDropout(with_statistics(network, state).masked)`; for an MLP there is `dropout_mlp`.
+
+    Args:
+        network: the network, initialized or trained; it must have a convolution.
+        rate: the probability of being dropped, an array so that sweeping it compiles once.
+    """
+    if not isinstance(network, ConvNet) or not network.convs:
+        found = "one without" if isinstance(network, ConvNet) else type(network).__name__
+        raise ValueError(f"`network` must be a `ConvNet` with convolutions; got {found}.")
+    layers: list[Callable[..., Any]] = []
+    for conv in network.convs:
+        layers += [conv, network.activation, Dropout(rate, channelwise=True)]
+    return MCDropout.of([*layers, jnp.ravel, network.linear])

@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree, Shaped
 
-from .._checks import check_finite, check_labels, check_positive, check_scalar, check_shape, num_examples
+from .._checks import check_finite, check_positive, check_scalar, check_shape, num_examples
 from .._enn import AbstractENN
+from .._likelihoods import CATEGORICAL, AbstractLikelihood
 from .._tree import Frozen
 from ..indices import GaussianIndex
 from ..networks import AbstractNetwork
@@ -21,8 +22,8 @@ _MAX_DENSE = 2048
 class AbstractRoot(eqx.Module):
     """A root of a covariance: a linear map that takes a standard normal vector to a deviation of the weights.
 
-    It is the symmetric one: eigenvectors alone would do, too, but their signs are another machine's to choose, and one
-    key would stand for other weights there.
+    It is the symmetric root. Eigenvectors alone would also do, but their signs differ between machines, and one key has
+    to stand for the same weights on all of them.
     """
 
     @abc.abstractmethod
@@ -65,7 +66,7 @@ class LastLayerLaplace(AbstractENN):
     r"""A network whose last layer has a Gaussian distribution: $\hat\theta = \bar\theta + R z$, $R R^\top = \Sigma$.
 
     The last layer's inputs are the features of the network and a one, for the bias. One `z` gives one set of weights
-    for all inputs, so joint predictions are coherent. Made by `last_layer_laplace`; nothing of it is trained further.
+    for all inputs, so joint predictions are coherent. Make it with `last_layer_laplace`; it is not trained further.
     """
 
     network: Frozen[AbstractNetwork]
@@ -114,28 +115,32 @@ def _with_inputs(
 
 
 def _eigen(matrix: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
-    """Return eigenvalues and eigenvectors of a matrix without negative eigenvalues, but for rounding."""
+    """Return eigenvalues, at least zero despite rounding, and eigenvectors of a positive semidefinite matrix."""
     values, vectors = jnp.linalg.eigh(matrix)
     return jnp.maximum(values, 0.0), vectors
 
 
-def _softmax_curvature(
-    inputs: Float[Array, "batch inputs"], probs: Float[Array, "batch classes"]
+def _curvature(
+    likelihood: AbstractLikelihood,
+    inputs: Float[Array, "batch inputs"],
+    outputs: Float[Array, "batch classes"],
+    chunk_size: int,
 ) -> Float[Array, "weights weights"]:
-    r"""Return $\sum_n \phi_n \phi_n^\top \otimes (\mathrm{diag}(p_n) - p_n p_n^\top)$, the Fisher information."""
-    num_classes = probs.shape[1]
+    r"""Return $\sum_n \phi_n \phi_n^\top \otimes F_n$ with the Fisher information $F_n$ of each output."""
+    (num_inputs, num_classes), length = (inputs.shape[1], outputs.shape[1]), inputs.shape[0]
+    # Zero inputs, which add nothing, fill the last chunk: memory does not grow with the number of examples.
+    padding = ((0, -length % chunk_size), (0, 0))
+    chunks = [jnp.pad(array, padding).reshape(-1, chunk_size, array.shape[1]) for array in (inputs, outputs)]
 
-    def block(pair: tuple[Array, Array]) -> Float[Array, "inputs inputs"]:
-        first, second = pair
-        weights = probs[:, first] * ((first == second).astype(probs.dtype) - probs[:, second])
-        return (inputs * weights[:, None]).T @ inputs
+    def add(
+        total: Float[Array, "inputs classes classes inputs"], chunk: list[Array]
+    ) -> tuple[Float[Array, "inputs classes classes inputs"], None]:
+        phi, output = chunk
+        each = jax.vmap(lambda one: likelihood.fisher(one[None], jnp.ones(1)))(output)
+        return total + jnp.einsum("niab,nj->iabj", phi[:, :, None, None] * each[:, None], phi), None
 
-    # Pair by pair of classes: memory beyond the result is that of the inputs, whatever the number of examples.
-    firsts, seconds = jnp.divmod(jnp.arange(num_classes**2), num_classes)
-    blocks = jax.lax.map(block, (firsts, seconds))
-    size = inputs.shape[1]
-    blocks = blocks.reshape(num_classes, num_classes, size, size)
-    return jnp.transpose(blocks, (2, 0, 3, 1)).reshape(size * num_classes, size * num_classes)
+    total, _ = jax.lax.scan(add, jnp.zeros((num_inputs, num_classes, num_classes, num_inputs)), chunks)
+    return jnp.transpose(total, (0, 1, 3, 2)).reshape(num_inputs * num_classes, num_inputs * num_classes)
 
 
 def last_layer_laplace(
@@ -144,33 +149,28 @@ def last_layer_laplace(
     y: Shaped[Array, "batch ..."] | None = None,
     *,
     prior_precision: float | Float[Array, ""],
-    likelihood: Literal["categorical", "gaussian"] = "categorical",
-    noise_scale: float | Float[Array, ""] = 1.0,
+    likelihood: AbstractLikelihood = CATEGORICAL,
     structure: Literal["auto", "dense", "kronecker"] = "auto",
     chunk_size: int = 256,
 ) -> LastLayerLaplace:
     r"""Return the posterior distribution of a network's last layer, given its features, as an ENN.
 
-    The prior of each weight and bias is $N(0, 1/\lambda)$. For the categorical likelihood the mean is the trained
-    network itself, taken to be at the mode, and the precision is $\lambda I$ plus the Fisher information of the softmax
-    (which is the Hessian). For the Gaussian likelihood this is exact Bayesian linear regression on the features, the
-    mean included.
+    The prior of each weight and bias is $N(0, 1/\lambda)$. The mean is the trained network itself, assumed to be at the
+    mode, and the precision is $\lambda I$ plus the Fisher information (for logits, counts and the like, that is the
+    Hessian). With a `Gaussian` likelihood this is exact Bayesian linear regression on the features, mean included.
 
     Args:
         network: the trained network; its output should be linear in its features, as for an `MLP` with the default
             `feature_layers`.
         x: training inputs with a leading batch axis.
-        y: training targets, `(batch, outputs)` or `(batch,)`. The Gaussian mean needs them; for the categorical
-            likelihood nothing depends on them, and labels are only checked.
+        y: training targets. The mean of a `Gaussian` likelihood needs them; for other likelihoods they are only
+            checked, because the Fisher information does not depend on them.
         prior_precision: $\lambda$.
         likelihood: how an output becomes a distribution of targets.
-        noise_scale: standard deviation of the Gaussian likelihood.
         structure: "dense" for the full covariance; "kronecker" for the product of one factor over inputs and one over
-            classes (exact for the Gaussian likelihood, which always has it); "auto" by the number of weights.
-        chunk_size: number of inputs that go through the network at a time.
+            classes (exact for a `Gaussian` likelihood, which always has it); "auto" by the number of weights.
+        chunk_size: number of inputs processed at a time.
     """
-    if likelihood not in ("categorical", "gaussian"):
-        raise ValueError(f'`likelihood` must be "categorical" or "gaussian"; got {likelihood!r}.')
     if structure not in ("auto", "dense", "kronecker"):
         raise ValueError(f'`structure` must be "auto", "dense" or "kronecker"; got {structure!r}.')
     check_positive("chunk_size", chunk_size)
@@ -179,28 +179,25 @@ def last_layer_laplace(
     if y is not None and y.shape[0] != length:
         raise ValueError(f"`y` must have as many examples as `x`, {length}; got {y.shape[0]}.")
     outputs, inputs = jax.lax.map(lambda x: _with_inputs(network, x), x, batch_size=chunk_size)
-    inputs = check_finite("features", inputs)
+    inputs, outputs = check_finite("features", inputs), check_finite("outputs", outputs)
     num_inputs, num_classes = inputs.shape[1], outputs.shape[1]
     index = GaussianIndex(num_inputs * num_classes)
-    if likelihood == "gaussian":
-        if y is None:
-            raise ValueError("`y` must be given for the Gaussian likelihood; got None.")
-        targets = y.reshape(length, -1)
-        check_shape("y", targets, outputs.shape)
-        noise = check_scalar("noise_scale", jnp.asarray(noise_scale, dtype=float), minimum=1e-12)
-        values, vectors = _eigen(inputs.T @ inputs / noise**2)
+    targets = None if y is None else likelihood.check_targets(y, num_classes)
+    if likelihood.is_conjugate:
+        if targets is None:
+            raise ValueError(f"`y` must be given for the likelihood {type(likelihood).__name__}; got None.")
+        # One precision for all outputs and examples.
+        noise = likelihood.fisher(outputs[:1], jnp.ones(1))[0, 0]
+        values, vectors = _eigen(noise * (inputs.T @ inputs))
         total = (values + precision)[:, None]
-        mean = vectors @ ((vectors.T @ (inputs.T @ targets / noise**2)) / total)
+        mean = vectors @ ((vectors.T @ (noise * (inputs.T @ targets))) / total)
         scale = jnp.broadcast_to(1 / jnp.sqrt(total), (num_inputs, num_classes))
         return LastLayerLaplace(network, KroneckerRoot(vectors, jnp.eye(num_classes), scale), index, mean)
-    if y is not None:
-        check_labels("y", y, num_classes)
-    probs = jax.nn.softmax(check_finite("outputs", outputs))
     if structure == "dense" or (structure == "auto" and index.size <= _MAX_DENSE):
-        values, vectors = _eigen(_softmax_curvature(inputs, probs))
+        values, vectors = _eigen(_curvature(likelihood, inputs, outputs, min(chunk_size, length)))
         root = (vectors / jnp.sqrt(values + precision)[None, :]) @ vectors.T
         return LastLayerLaplace(network, DenseRoot(root, num_classes), index)
     input_values, input_vectors = _eigen(inputs.T @ inputs)
-    class_values, class_vectors = _eigen(jnp.diag(jnp.mean(probs, axis=0)) - probs.T @ probs / length)
+    class_values, class_vectors = _eigen(likelihood.fisher(outputs, jnp.full(length, 1 / length)))
     scale = 1 / jnp.sqrt(input_values[:, None] * class_values[None, :] + precision)
     return LastLayerLaplace(network, KroneckerRoot(input_vectors, class_vectors, scale), index)

@@ -15,7 +15,7 @@ from .._tree import Frozen, trainable_mask
 
 
 def parameters_of(module: PyTree) -> PyTree:
-    """Return the parameters of a module: its floating-point arrays that are not frozen, the rest replaced by None."""
+    """Return the parameters of a module, its unfrozen floating-point arrays, with None in place of the rest."""
     return eqx.filter(module, trainable_mask(module))
 
 
@@ -27,9 +27,9 @@ def _is_any_array(leaf: Any) -> bool:
 class Skeleton(eqx.Module):
     r"""A module without its parameters $\theta$: `skeleton.build(theta)` puts them back.
 
-    The parameters are the floating-point arrays that are not inside a `Frozen` part; all the rest of the module stays
-    here. The skeleton adds nothing trainable, so an ENN that holds one trains the distribution of the parameters only.
-    What is no array, such as an activation function, is static: a skeleton goes through `jit` and `scan` as it is.
+    The parameters are the floating-point arrays outside `Frozen` parts; the skeleton keeps the rest of the module. It
+    has nothing trainable, so an ENN that holds one trains only the distribution of the parameters. Leaves that are not
+    arrays, such as activation functions, are static, so a skeleton passes through `jit` and `scan`.
     """
 
     arrays: Frozen[PyTree]
@@ -41,7 +41,7 @@ class Skeleton(eqx.Module):
     paths: tuple[str, ...] = eqx.field(static=True)
 
     def __init__(self, module: PyTree):
-        """Initialize from the module that has the structure; the values of its parameters are not kept."""
+        """Initialize from a module; the values of its parameters are not kept."""
         parameters, rest = eqx.partition(module, trainable_mask(module))
         with_paths, self.treedef = jax.tree_util.tree_flatten_with_path(parameters)
         if not with_paths:
@@ -71,18 +71,18 @@ class Skeleton(eqx.Module):
         return jnp.concatenate([leaf.ravel().astype(float) for leaf in self.leaves("parameters", parameters)])
 
     def unflatten(self, vector: Float[Array, " parameters"]) -> Any:
-        """Return the tree of parameters: the module with all the rest replaced by None."""
+        """Return the tree of parameters: the module with None in place of the rest."""
         check_shape("vector", vector, (self.size,))
         ends = list(itertools.accumulate(self.sizes))[:-1]
         pieces = zip(jnp.split(vector, ends), self.shapes, self.dtypes, strict=True)
         return jax.tree.unflatten(self.treedef, [piece.reshape(shape).astype(dtype) for piece, shape, dtype in pieces])
 
     def combine(self, parameters: PyTree, *, name: str = "parameters") -> Any:
-        """Return the module that has the parameters of this tree, which is the argument `name`."""
+        """Return the module with the parameters of this tree; `name` is the argument that errors mention."""
         return self._combine(jax.tree.unflatten(self.treedef, self.leaves(name, parameters)), self.arrays.value)
 
     def build(self, vector: Float[Array, " parameters"]) -> Any:
-        """Return the module that has these parameters."""
+        """Return the module with these parameters."""
         return self._combine(self.unflatten(vector), self.arrays.value)
 
     def _combine(self, parameters: PyTree, arrays: PyTree) -> Any:
@@ -98,9 +98,9 @@ class Skeleton(eqx.Module):
         """Return the parameter arrays of `tree` in order; raise unless they are this module's.
 
         Args:
-            name: the argument to name in the sentence.
+            name: the argument that errors mention.
             tree: a module of this structure, or the tree of its parameters.
-            leading: the axes in front of each array, such as the number of particles.
+            leading: leading axes of each array, such as the number of particles.
         """
         with_paths = jax.tree_util.tree_leaves_with_path(parameters_of(tree))
         found = {jax.tree_util.keystr(path): leaf for path, leaf in with_paths}

@@ -56,8 +56,8 @@ class Langevin(eqx.Module):
         Args:
             step_size: the step size, called the learning rate in the testbed.
             temperature: the temperature, one over the number of examples.
-            momentum_decay: share of the momentum that a step keeps; zero is SGLD.
-            preconditioner_decay: share of the running second moment that a step keeps; None for no preconditioning.
+            momentum_decay: share of the momentum kept at each step; zero is SGLD.
+            preconditioner_decay: share of the running second moment kept at each step; None for no preconditioning.
         """
         self.step_size = check_scalar("step_size", jnp.asarray(step_size, dtype=float), minimum=0.0)
         self.temperature = check_scalar("temperature", jnp.asarray(temperature, dtype=float), minimum=0.0)
@@ -128,19 +128,20 @@ def run_chain(
 ) -> PyTree:
     """Run a chain over the parameters of a module; return its samples, for `from_samples(module, samples)`.
 
-    One compiled loop that stores only what it keeps: `vmap` it over keys for several chains, over data and algorithms
-    for several problems. A chain that diverges holds non-finite samples, which `from_samples` reports, so that in a
-    `vmap` it leaves the others alone.
+    One compiled loop that stores only the samples it returns: `vmap` it over keys for several chains, over data and
+    algorithms for several problems. A chain that diverges returns non-finite samples, which `from_samples` reports; in
+    a `vmap` it does not affect the others.
 
     Args:
-        module: where the chain begins: any module, whose parameters are its floating-point arrays that are not frozen.
+        module: the start of the chain, any module; its parameters are its unfrozen floating-point arrays.
         data: a tree of arrays with a leading axis for the examples.
         loss: maps the module and a batch (a tree like `data`) to the mean loss, its penalty included.
         algorithm: the dynamics, `sgld(...)` or `sghmc(...)`.
         num_steps: number of steps.
         burn_in: the step after which the first sample is kept.
         thin: number of steps between samples. There are `1 + (num_steps - burn_in) // thin` samples.
-        batch_size: number of examples of a step, drawn with replacement; None, or no fewer than there are, for all.
+        batch_size: number of examples per step, drawn with replacement; None, or at least the size of the data, uses
+            all.
         key: random key.
 
     Returns:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree, Shaped
 
-from .._checks import check_positive, check_scalar, check_shape
+from .._checks import check_positive, check_scalar, check_shape, require
 from .._enn import AbstractENN
 from .._tree import Frozen, cast_floats, unwrap
 from ..indices import AbstractIndex, GaussianIndex, ScaledGaussianIndex, TupleIndex
@@ -67,6 +67,33 @@ class ClassProbs(AbstractWrapper):
     ) -> Float[Array, "samples classes"]:
         """Return the class probabilities."""
         return jax.nn.softmax(self.enn.heads(embedding, zs))
+
+
+class WithNoiseScale(AbstractWrapper):
+    r"""An ENN of means with one trained noise scale for all inputs: outputs $(f_\theta(x, z), \ln \sigma)$.
+
+    Train it on `LogLoss(LearnedGaussian())`.
+    """
+
+    enn: AbstractENN
+    log_scale: Float[Array, " classes"]
+
+    def __init__(self, enn: AbstractENN, scale: Float[Array, " classes"]):
+        r"""Initialize with the ENN and the initial $\sigma$ of each of its outputs."""
+        self.enn = enn
+        self.log_scale = jnp.log(require(scale, ~jnp.all(scale > 0), "`scale` must be positive."))
+
+    def embed(self, x: PyTree[Array]) -> PyTree[Array]:
+        """Return the embedding of the ENN."""
+        return self.enn.embed(x)
+
+    def heads(
+        self, embedding: PyTree[Array], zs: PyTree[Shaped[Array, "samples ..."]]
+    ) -> Float[Array, "samples classes"]:
+        """Return means and logarithms of the scales."""
+        means = self.enn.heads(embedding, zs)
+        check_shape("scale", self.log_scale, means.shape[1:])
+        return jnp.concatenate([means, jnp.broadcast_to(self.log_scale, means.shape)], axis=1)
 
 
 class Marginalized(AbstractENN):

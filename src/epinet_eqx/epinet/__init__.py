@@ -2,7 +2,6 @@
 
 from ._attach import attach as attach
 from ._epinet import Epinet as Epinet
-from ._epinet import EpinetEmbedding as EpinetEmbedding
 from ._terms import MLPEpinet as MLPEpinet
 from ._terms import NetworkEnsemble as NetworkEnsemble
 from ._terms import Reads as Reads

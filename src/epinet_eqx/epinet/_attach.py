@@ -21,8 +21,8 @@ from ._terms import MLPEpinet, TermInput, matched_prior
 
 def _vector_size(name: str, value: Any) -> int:
     """Return the length of a vector that the base network returned."""
-    if not hasattr(value, "shape") or len(value.shape) != 1:
-        found = value.shape if hasattr(value, "shape") else type(value).__name__
+    if not isinstance(value, jax.ShapeDtypeStruct) or len(value.shape) != 1:
+        found = value.shape if isinstance(value, jax.ShapeDtypeStruct) else type(value).__name__
         raise ValueError(f"`base` must map one example (no batch axis) to a vector of {name}; got {found}.")
     return value.shape[0]
 
@@ -55,26 +55,26 @@ def attach(
 ) -> Epinet:
     """Add an epinet to a network, pretrained or not.
 
-    A network of this library, or any module that returns `(output, features)`, is a base as it stands. A function of
-    another library is one together with the parameters that it reads:
+    Any network of this library is a base, and so is any module that returns `(output, features)`. Pass a function of
+    another library together with its parameters:
 
         attach(lambda params, x: model.apply(params, x), params=params, example=x[0], index_dim=10, key=key)
 
-    Arrays hidden in a closure are refused: they would neither be saved nor trained.
+    Arrays hidden in a closure raise an error: they would be neither saved nor trained.
 
     Args:
         base: maps one example to the pair `(output, features)`, or to the output alone if `features` is given.
         index_dim: dimension of the epistemic index.
-        num_classes: number of logits (or of regression outputs); found from `example` if that is given.
-        params: parameters of `base`, any tree of arrays; with them, it is called as `base(params, x)`.
-        features: maps one example to the feature vector that the epinet sees, with the same arguments as `base`. If not
-            given, `base` is a network of this library, which knows its features, or returns `(output, features)`.
-        example: one input, from whose shape all sizes are found and every part is checked; needed unless `base` is a
-            network of this library with a `feature_dim`.
+        num_classes: number of logits (or of regression outputs); not needed with `example`.
+        params: parameters of `base`, any tree of arrays; `base` is then called as `base(params, x)`.
+        features: maps one example to the feature vector that the epinet reads, with the same arguments as `base`. Not
+            needed if `base` is a network of this library or returns `(output, features)`.
+        example: one input. Its shape gives all sizes, and every part is checked on it; not needed if `base` is a
+            network of this library that knows its `feature_dim`.
         hidden: sizes of the hidden layers of the learnable epinet.
         prior_scale: scale of the matched prior network.
         priors: further priors, such as `mlp_prior` or `conv_prior`.
-        freeze: whether the base network keeps its weights.
+        freeze: whether training leaves the base network unchanged.
         initializer: draws the weights of the learnable epinet and of the matched prior.
         key: random key.
 
@@ -100,10 +100,10 @@ def attach(
             _check_prior(f"priors[{number}]", prior, x, seen, index, num_classes)
     elif num_classes is None:
         raise ValueError("`example` or `num_classes` must be given, to know the number of outputs; got neither.")
-    elif hasattr(network, "feature_dim"):
-        feature_dim = network.feature_dim  # pyright: ignore[reportAttributeAccessIssue]
+    elif network.feature_dim is None:
+        raise ValueError("`example` must be given for a base that does not know its feature dimension; got None.")
     else:
-        raise ValueError("`example` must be given for a base that does not say its feature dimension; got None.")
+        feature_dim = network.feature_dim
     # Paper: Glorot initialization (Section 4.1); here: by default the truncated normal of the authors' code, because
     # the scale of a matched prior means nothing under Glorot (docs/deviations.md).
     learnable_key, prior_key = named_keys(key, "learnable", "prior")

@@ -23,7 +23,7 @@ def _as_targets(y: Any) -> Array:
 def _as_numbers(i: Any) -> Array:
     """Return the numbers of examples as a JAX array."""
     numbers = jnp.asarray(check_width("i", i))
-    # A float would be rounded where a key is made of it, and two examples get one bootstrap weight.
+    # A float would be rounded when it becomes a key, and two examples would share one bootstrap weight.
     if not jnp.issubdtype(numbers.dtype, jnp.integer):
         raise ValueError(f"`i` must hold the integer number of each example; got {numbers.dtype}.")
     return numbers
@@ -32,8 +32,8 @@ def _as_numbers(i: Any) -> Array:
 class Batch(eqx.Module):
     r"""Examples $(x_i, y_i, i)$ with a leading batch axis: a whole data set, or a part of it.
 
-    The number `i` is what a bootstrap knows an example by, so it must be the example's own in the whole data set, and
-    the same in every epoch.
+    `i` identifies the example to the bootstrap, so it must be its number in the whole data set, the same in every
+    epoch.
     """
 
     x: PyTree[Array] = eqx.field(converter=_as_arrays)

@@ -13,7 +13,7 @@ from .._checks import is_traced, require
 
 
 def _poisson_thresholds(num_thresholds: int) -> tuple[float, ...]:
-    """Return the scores at which a Poisson(1) variable goes from k to k + 1, k = 0, 1, ..., in increasing order."""
+    """Return the scores, in increasing order, at which a Poisson(1) variable steps from k to k + 1."""
     cumulative = 0.0
     thresholds = []
     for k in range(num_thresholds):
@@ -22,7 +22,7 @@ def _poisson_thresholds(num_thresholds: int) -> tuple[float, ...]:
     return tuple(thresholds)
 
 
-# Beyond the last one the probability is 7e-14: a single-precision normal score does not get there.
+# The probability beyond the last one is 7e-14, out of reach for a normal score in single precision.
 _POISSON_THRESHOLDS = _poisson_thresholds(15)
 
 
@@ -37,11 +37,11 @@ class AbstractBootstrap(eqx.Module):
 
     @abc.abstractmethod
     def weight(self, score: Float[Array, ""]) -> Float[Array, ""]:
-        """Return the weight that belongs to a standard normal score."""
+        """Return the weight for a standard normal score."""
 
 
 class BernoulliBootstrap(AbstractBootstrap):
-    r"""Eq. (8): an example is omitted where $c_i^\top z \le \Phi^{-1}(p)$, that is with probability $p$."""
+    r"""Eq. (8): an example is omitted where $c_i^\top z \le \Phi^{-1}(p)$, that is, with probability $p$."""
 
     p: Float[Array, ""]
     key: PRNGKeyArray

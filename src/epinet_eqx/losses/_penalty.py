@@ -1,18 +1,20 @@
-"""Penalties on parameters (Section 4.2)."""
+"""Penalties on parameters: sum of squares, and the divergence of the ELBO (Sections 3.2 and 4.2)."""
 
 import abc
 
 import equinox as eqx
 import jax.numpy as jnp
+from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PyTree, Shaped
 
-from .._checks import check_scalar
+from .._checks import check_scalar, is_traced, require
 from .._enn import AbstractENN
 from .._tree import sum_of_squares
+from ..bayes import BayesByBackprop
 
 
 class AbstractPenalty(eqx.Module):
-    """A term of the loss that depends on parameters and index, not on the example."""
+    """A term of the loss that depends on the parameters and the index, but not on the example."""
 
     @abc.abstractmethod
     def __call__(self, enn: AbstractENN, params: PyTree, z: Shaped[Array, "..."]) -> Float[Array, ""]:
@@ -20,7 +22,7 @@ class AbstractPenalty(eqx.Module):
 
         Args:
             enn: the whole ENN.
-            params: its trainable part only, with `None` elsewhere: frozen parts are not penalized.
+            params: its trainable part, with `None` elsewhere: frozen parts are not penalized.
             z: the index.
         """
 
@@ -46,3 +48,108 @@ def choose_penalty(l2: float | Float[Array, ""], penalty: AbstractPenalty | None
     if not (isinstance(l2, float | int) and l2 == 0):
         raise ValueError(f"`l2` must be left at 0 where a `penalty` is given; got {l2}.")
     return penalty
+
+
+def _positive(name: str, value: float | int | Float[Array, ""]) -> Float[Array, ""]:
+    """Return `value` as an array; it must be a positive standard deviation or count."""
+    array = jnp.asarray(value, dtype=float)
+    found = "" if is_traced(array) else f"; got {float(array)}"
+    return require(array, ~(jnp.isfinite(array) & (array > 0)), f"`{name}` must be finite and positive{found}.")
+
+
+def _coefficient(num_examples: int | Float[Array, ""], scale: float | Float[Array, ""]) -> Float[Array, ""]:
+    """Return the factor of the divergence, since the data loss is a mean over examples."""
+    value = check_scalar("scale", jnp.asarray(scale, dtype=float), minimum=0.0)
+    return value / _positive("num_examples", num_examples)
+
+
+def _mean_field(enn: AbstractENN) -> BayesByBackprop:
+    """Return `enn`, which must have a distribution over parameters."""
+    if not isinstance(enn, BayesByBackprop):
+        raise TypeError(f"`enn` must be a `BayesByBackprop` for a divergence penalty; got {type(enn).__name__}.")
+    return enn
+
+
+class GaussianKL(AbstractPenalty):
+    r"""$\mathrm{KL}(q \,\|\, N(0, \sigma_1^2 I))$ in closed form, over the number of examples: the ELBO's penalty.
+
+    With the log loss of Eq. (7) at $\lambda = 0$, the sum is minus the evidence lower bound per example.
+    """
+
+    sigma_1: Float[Array, ""]
+    coefficient: Float[Array, ""]
+
+    def __init__(
+        self,
+        num_examples: int | Float[Array, ""],
+        sigma_1: float | Float[Array, ""] = 1.0,
+        *,
+        scale: float | Float[Array, ""] = 1.0,
+    ):
+        r"""Initialize the penalty; its scalars are arrays, so that sweeping them compiles once.
+
+        Args:
+            num_examples: size of the training set.
+            sigma_1: $\sigma_1$, the standard deviation of the prior.
+            scale: an additional factor.
+        """
+        self.sigma_1 = _positive("sigma_1", sigma_1)
+        self.coefficient = _coefficient(num_examples, scale)
+
+    def __call__(self, enn: AbstractENN, params: PyTree, z: Shaped[Array, "..."]) -> Float[Array, ""]:
+        """Return the scaled divergence, the same at every index."""
+        q = _mean_field(enn)
+        ratio = q.sigma / self.sigma_1
+        terms = jnp.square(ratio) + jnp.square(q.mean / self.sigma_1) - 1 - 2 * jnp.log(ratio)
+        return self.coefficient * jnp.sum(terms) / 2
+
+
+class ScaleMixtureKL(AbstractPenalty):
+    r"""The divergence from $\pi N(0, \sigma_1^2) + (1 - \pi) N(0, \sigma_2^2)$, sampled (Blundell et al., 2015).
+
+    There is no closed form, so each index $z$ gives the estimate $\ln q(\hat\theta) - \ln p(\hat\theta)$ at its own
+    parameters $\hat\theta = \mu + \sigma \odot z$, over the number of examples.
+    """
+
+    sigma_1: Float[Array, ""]
+    sigma_2: Float[Array, ""]
+    mixture_weight: Float[Array, ""]
+    coefficient: Float[Array, ""]
+
+    def __init__(
+        self,
+        num_examples: int | Float[Array, ""],
+        sigma_1: float | Float[Array, ""] = 1.0,
+        sigma_2: float | Float[Array, ""] = 0.75,
+        mixture_weight: float | Float[Array, ""] = 0.5,
+        *,
+        scale: float | Float[Array, ""] = 1.0,
+    ):
+        r"""Initialize the penalty; its scalars are arrays, so that sweeping them compiles once.
+
+        Args:
+            num_examples: size of the training set.
+            sigma_1: $\sigma_1$, the standard deviation of the first component of the prior.
+            sigma_2: $\sigma_2$, that of the second one.
+            mixture_weight: $\pi$, the weight of the first component.
+            scale: an additional factor.
+        """
+        weight = jnp.asarray(mixture_weight, dtype=float)
+        found = "" if is_traced(weight) else f"; got {float(weight)}"
+        message = f"`mixture_weight` must be from 0 to 1{found}."
+        self.sigma_1 = _positive("sigma_1", sigma_1)
+        self.sigma_2 = _positive("sigma_2", sigma_2)
+        self.mixture_weight = require(weight, ~((weight >= 0) & (weight <= 1)), message)
+        self.coefficient = _coefficient(num_examples, scale)
+
+    def __call__(self, enn: AbstractENN, params: PyTree, z: Shaped[Array, "..."]) -> Float[Array, ""]:
+        """Return the scaled estimate at one index."""
+        q = _mean_field(enn)
+        theta = q.parameters_at(z)
+        log_prior = jnp.logaddexp(
+            jnp.log(self.mixture_weight) + norm.logpdf(theta / self.sigma_1) - jnp.log(self.sigma_1),
+            jnp.log1p(-self.mixture_weight) + norm.logpdf(theta / self.sigma_2) - jnp.log(self.sigma_2),
+        )
+        # The density of theta itself, by its noise: (theta - mean) / sigma would lose what softplus rounds away.
+        log_posterior = norm.logpdf(z) - jnp.log(q.sigma)
+        return self.coefficient * jnp.sum(log_posterior - log_prior)

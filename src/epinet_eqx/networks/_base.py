@@ -1,4 +1,4 @@
-"""Any callable as a base network, with every array it reads in sight."""
+"""Any callable as a base network, checked to hold every array it reads."""
 
 import functools as ft
 import inspect
@@ -24,7 +24,7 @@ _ADVICE = (
 def as_network(base: Any, features: Callable[..., Any] | None = None, params: PyTree = None) -> AbstractNetwork:
     """Return `base` as a network that yields output and features in one pass; see `attach` for the arguments."""
     if isinstance(base, Frozen):
-        raise ValueError("`base` must be the bare network; say `freeze=True` to freeze it.")
+        raise ValueError("`base` must be the bare network; pass `freeze=True` to freeze it.")
     if not callable(base):
         raise ValueError(f"`base` must be callable; got {type(base).__name__}.")
     if params is not None and jax.tree.leaves(eqx.filter(base, eqx.is_array)):
@@ -39,7 +39,7 @@ def as_network(base: Any, features: Callable[..., Any] | None = None, params: Py
 
 
 def _refuse_shared(base: Any, features: Any) -> None:
-    """Raise if two parts hold the same array: the tree would have two copies, of which training moves one."""
+    """Raise if both hold the same array: the tree would have two copies, and training would move only one."""
     held = {id(leaf) for leaf in jax.tree.leaves(base) if eqx.is_array(leaf)}
     shared = [leaf for leaf in jax.tree.leaves(features) if eqx.is_array(leaf) and id(leaf) in held]
     if shared:
@@ -51,7 +51,7 @@ def _refuse_shared(base: Any, features: Any) -> None:
 
 
 def _captured(value: Any, seen: set[int]) -> Iterator[np.ndarray]:
-    """Yield the NumPy arrays that a Python function reads without being passed them."""
+    """Yield the NumPy arrays that a Python function reads but does not receive as arguments."""
     if id(value) in seen:
         return
     seen.add(id(value))
@@ -61,7 +61,7 @@ def _captured(value: Any, seen: set[int]) -> Iterator[np.ndarray]:
         parts = [value.__func__, value.__self__]
     elif inspect.isfunction(value):
         read = inspect.getclosurevars(value)
-        # Of the globals only those that are data: the functions of a library are not the user's parameters.
+        # Only globals that are data: functions of a library are not the user's parameters.
         names = {name: part for name, part in read.globals.items() if not callable(part) and not inspect.ismodule(part)}
         parts = [*read.nonlocals.values(), *names.values(), value.__defaults__, value.__kwdefaults__]
     else:
@@ -73,7 +73,7 @@ def _captured(value: Any, seen: set[int]) -> Iterator[np.ndarray]:
 
 
 def _constants(jaxpr: Any) -> Iterator[Any]:
-    """Yield the arrays that a traced function closed over, those of the functions it calls included."""
+    """Yield the arrays that a traced function, or a function it calls, closed over."""
     if isinstance(jaxpr, jax.extend.core.ClosedJaxpr):
         yield from jaxpr.consts
         jaxpr = jaxpr.jaxpr
@@ -87,9 +87,9 @@ _JAXPRS = (jax.extend.core.ClosedJaxpr, jax.extend.core.Jaxpr)
 
 
 def trace_base(network: AbstractNetwork, example: PyTree) -> tuple[Any, Any]:
-    """Return the shapes of output and features at one example; raise if the network reads arrays that it does not hold.
+    """Return the shapes of output and features at one example; raise if the network reads arrays it does not hold.
 
-    Such arrays would be missing from a saved file, and training could not reach them.
+    A saved file would lack such arrays, and training could not reach them.
     """
     dynamic, static = eqx.partition(network, eqx.is_array)
     shapes: list[Any] = []
@@ -100,7 +100,7 @@ def trace_base(network: AbstractNetwork, example: PyTree) -> tuple[Any, Any]:
         return result
 
     jaxpr = jax.make_jaxpr(run)(dynamic, jax.tree.map(jnp.asarray, example))
-    # Constants that the function writes down itself are NumPy's; a JAX array existed before and was captured.
+    # Literals in the function are NumPy arrays; a JAX array existed before and was captured.
     hidden = {id(constant): constant for constant in _constants(jaxpr) if isinstance(constant, jax.Array)}
     if isinstance(network, FunctionNetwork):
         for part in (network.function, network.features):

@@ -1,8 +1,8 @@
-"""The ResNets of ImageNet and CIFAR (Section 6 and Appendix G)."""
+"""The ResNets of ImageNet and CIFAR (Section 6 and Appendix G), and networks as trunks."""
 
 import functools as ft
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,11 +12,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._checks import check_positive, check_sizes
 from .._init import Initializer, truncated_normal
 from .._keys import named_keys
-from ._batch_norm import BatchNorm
-from ._image_layers import ChannelDropout, Padding, check_padding
-from ._mlp import Linear
-from ._resnet import ResNet, Stem
-from ._resnet_blocks import AbstractBlock, PostActivationBlock, PreActivationBlock
+from ._abstract import AbstractNetwork
+from ._layers import ChannelDropout, Linear, Padding, check_padding
+from ._resnet import AbstractBlock, PostActivationBlock, PreActivationBlock, ResNet, Stem
+from ._small import MLP, ConvNet
+from ._stateful import AbstractStatefulNetwork, BatchNorm
 
 # Blocks per group, and whether they are bottlenecks.
 _V1 = {
@@ -105,7 +105,7 @@ def resnet_v2(
         depth: 50, 101, 152 or 200.
         num_classes: number of logits.
         in_channels: channels of the images.
-        padding: "same" as the authors' code has it; "symmetric" for weights that were trained with PyTorch.
+        padding: "same" as in the authors' code; "symmetric" for weights trained with PyTorch.
         dropout: probability of dropping a channel inside the blocks and on projected shortcuts; None for no dropout.
         norm: makes a normalization from a number of channels.
         initializer: draws the weights of the convolutions; the linear layer starts at zero.
@@ -140,17 +140,16 @@ def resnet_v1(
     initializer: Initializer = truncated_normal,
     key: PRNGKeyArray,
 ) -> tuple[ResNet, eqx.nn.State]:
-    """Return the ImageNet ResNet "v1.5" that public weights are for, and its state: 512 or 2048 features.
+    """Return the ImageNet ResNet "v1.5" of most public weights, and its state: 512 or 2048 features.
 
     Args:
         depth: 18 or 34 (basic blocks), 50, 101 or 152 (bottlenecks).
-        num_classes: number of logits.
-        in_channels: channels of the images.
-        padding: "symmetric" as torchvision and timm have it, or "same".
-        dropout: probability of dropping a channel after the stem, inside the blocks and on projected shortcuts; the
-            dropout baseline has 0.05. None for no dropout.
-        norm: makes a normalization from a number of channels.
-        initializer: draws the weights of the convolutions; the linear layer starts at zero.
+        num_classes: as in `resnet_v2`.
+        in_channels: as in `resnet_v2`.
+        padding: "symmetric" as in torchvision and timm, or "same".
+        dropout: as in `resnet_v2`, and after the stem; the dropout baseline uses 0.05.
+        norm: as in `resnet_v2`.
+        initializer: as in `resnet_v2`.
         key: random key.
     """
     _check_depth(depth, _V1)
@@ -188,12 +187,12 @@ def cifar_resnet(
     Args:
         depth: six times the blocks of a group, plus two: 20, 32, 44, 56, 110, ... The "ResNet-18" of the paper has two
             blocks per group and is depth 14 here.
-        num_classes: number of logits.
-        in_channels: channels of the images.
-        padding: "symmetric" as PyTorch has it, for public weights; "same" as the authors' code has it.
-        dropout: probability of dropping a channel after the stem and inside the blocks; None for no dropout.
-        norm: makes a normalization from a number of channels.
-        initializer: draws the weights of the convolutions; the linear layer starts at zero.
+        num_classes: as in `resnet_v2`.
+        in_channels: as in `resnet_v2`.
+        padding: "symmetric" as in PyTorch, for public weights; "same" as in the authors' code.
+        dropout: as in `resnet_v2`, and after the stem.
+        norm: as in `resnet_v2`.
+        initializer: as in `resnet_v2`.
         key: random key.
     """
     if isinstance(depth, bool) or not isinstance(depth, int) or depth < 8 or depth % 6 != 2:
@@ -213,3 +212,24 @@ def cifar_resnet(
         initializer=initializer,
         key=key,
     )
+
+
+_N = TypeVar("_N", bound=AbstractNetwork | AbstractStatefulNetwork)
+
+
+def headless(network: _N) -> _N:
+    """Return an `MLP`, `ConvNet` or `ResNet` with an empty output: a trunk without unused parameters.
+
+    Its features are unchanged. A comparison of costs counts the parameters that are left.
+    """
+
+    def last(network: Any) -> Any:
+        return network.layers[-1] if isinstance(network, MLP) else network.linear
+
+    if not isinstance(network, MLP | ConvNet | ResNet):
+        raise TypeError(f"`network` must be an `MLP`, a `ConvNet` or a `ResNet`; got {type(network).__name__}.")
+    weight, bias = last(network).weight, last(network).bias
+    # Axes before these two are those of a stack of networks.
+    empty = jnp.zeros((*weight.shape[:-2], 0, weight.shape[-1]), weight.dtype)
+    none = jnp.zeros((*bias.shape[:-1], 0), bias.dtype)
+    return eqx.tree_at(lambda network: (last(network).weight, last(network).bias), network, (empty, none))

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.scipy.special import erfc
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree
 
 from .._checks import check_finite, check_positive, check_scalar, check_shape, num_examples
@@ -13,9 +14,56 @@ from .._enn import AbstractENN
 from .._tree import Frozen, unwrap
 from ..indices import GaussianIndex
 from ..networks import AbstractNetwork, as_network, trace_base
-from ._alpha import AbstractAlpha, ConstantAlpha
-from ._field import FourierField
-from ._stable import log_stable
+from ._parts import AbstractAlpha, ConstantAlpha, FourierField
+
+# A Gaussian exceeds this with a probability below 1e-23; single precision holds that, and the gradients there.
+_MAX_DEVIATION = 10.0
+# Angles below which the logarithm of the sine over the angle is taken from its series.
+_SMALL_ANGLE = 0.03
+
+
+def _tail(g: Float[Array, "..."]) -> Float[Array, "..."]:
+    r"""Return $\Phi(-|g|)$, the smaller of the two tails, with full relative precision."""
+    return 0.5 * erfc(jnp.minimum(jnp.abs(g), _MAX_DEVIATION) * 2**-0.5)
+
+
+def _log_sinc(angle: Float[Array, "..."], rest: Float[Array, "..."]) -> Float[Array, "..."]:
+    r"""Return $\log(\sin(x) / x)$ of an angle in $(0, \pi]$, given what it lacks to $\pi$ with full precision."""
+    is_small = angle < _SMALL_ANGLE
+    square = jnp.square(jnp.where(is_small, angle, 0.0))
+    series = -square / 6 - jnp.square(square) / 180
+    large = jnp.where(is_small, 1.0, angle)
+    return jnp.where(is_small, series, jnp.log(jnp.sin(jnp.minimum(large, rest)) / large))
+
+
+def log_stable(
+    alpha: Float[Array, ""], g1: Float[Array, "*batch"], g2: Float[Array, "*batch"]
+) -> Float[Array, "*batch"]:
+    r"""Return $\log S$ with $E\, e^{-tS} = e^{-t^\alpha}$ for independent standard normal `g1` and `g2`.
+
+    Kanter's formula with $U = \pi \Phi(g_1)$ and $W = -\log \Phi(g_2)$:
+
+    $$S = \frac{\sin \alpha U}{(\sin U)^{1/\alpha}} \left(\frac{\sin((1 - \alpha) U)}{W}\right)^{(1 - \alpha)/\alpha}.$$
+
+    Each sine is divided by its argument, so that the powers of $U$ cancel before they are multiplied by $1/\alpha$, and
+    is taken of the smaller of an angle and what that angle lacks to $\pi$. At $\alpha = 1$ the result is exactly 0.
+
+    Args:
+        alpha: in [0.001, 1].
+        g1: Gaussian variables; beyond 10 deviations they count as 10.
+        g2: likewise.
+    """
+    small = _tail(g1)
+    angle = jnp.pi * jnp.where(g1 > 0, 1 - small, small)
+    rest = jnp.pi * jnp.where(g1 > 0, small, 1 - small)
+    other = 1 - alpha
+    tail = _tail(g2)
+    exponential = jnp.where(g2 > 0, -jnp.log1p(-tail), -jnp.log(tail))
+    # The logarithm of 1 - alpha is multiplied by 1 - alpha: at alpha = 1 any finite value will do.
+    log_other = jnp.log(jnp.maximum(other, jnp.finfo(other.dtype).eps))
+    power = log_other + _log_sinc(other * angle, rest + alpha * angle) - jnp.log(exponential)
+    first = jnp.log(alpha) + _log_sinc(alpha * angle, rest + other * angle)
+    return first - (_log_sinc(angle, rest) - other * power) / alpha
 
 
 class PitmanYorEmbedding(NamedTuple):
@@ -53,8 +101,8 @@ class PitmanYor(AbstractENN):
 
         Args:
             base: the classifier.
-            alpha: the aleatoric share, of standardized features.
-            temperature: what the logits of the base are divided by.
+            alpha: the aleatoric share as a function of standardized features.
+            temperature: divides the logits of the base.
             field: carries the dependence between inputs.
             num_classes: number of logits.
         """
@@ -93,11 +141,11 @@ class PitmanYor(AbstractENN):
         temperature: float | Float[Array, ""] | None = None,
         length_scale: float | Float[Array, ""] | None = None,
     ) -> "PitmanYor":
-        """Return a copy with other parameters, frozen where they were; those that are not given stay.
+        """Return a copy with other parameters, frozen where they were; those not given stay.
 
         Args:
             alpha: the aleatoric share, a number or a function of standardized features.
-            temperature: what the logits of the base are divided by.
+            temperature: divides the logits of the base.
             length_scale: how far knowledge reaches.
         """
         enn = self
@@ -133,24 +181,24 @@ def attach(
     freeze: bool = True,
     key: PRNGKeyArray,
 ) -> PitmanYor:
-    """Make an ENN of a classifier without changing what it predicts for a single label.
+    """Turn a classifier into an ENN without changing its predictions of a single label.
 
     Args:
         base: any JAX callable that maps one example to its logits. It is frozen.
-        examples: some hundred typical inputs, an array or a tree of arrays with a leading batch axis: they say how much
-            each feature varies.
+        examples: a few hundred typical inputs, an array or a tree of arrays with a leading batch axis, from which the
+            variation of each feature is estimated.
         params: parameters of `base`, if it is called as `base(params, x)`; see `epinet.attach`.
         alpha: the share of uncertainty that is aleatoric, in [0.001, 1]: the probability that a second label of the
             same input is a fresh draw from the prediction and not the first label again. A number, or a function of
             standardized features such as `LogisticAlpha`.
-        temperature: what the logits of the base are divided by.
+        temperature: divides the logits of the base.
         length_scale: how far knowledge about one input reaches, as the root mean square difference of standardized
             features; two unrelated inputs are about 1.4 apart.
-        num_frequencies: pairs of random features of the fields; more of them follow the length scale more closely, and
-            cost as much more per index.
+        num_frequencies: pairs of random features of the fields; more of them follow the length scale more closely, at a
+            proportional cost per index.
         features: maps one example to its features. If not given, `base` is a network of this library, which knows its
             features, or returns `(logits, features)`.
-        freeze: whether training leaves `alpha` and the length scale as they are.
+        freeze: whether training leaves `alpha` and the length scale unchanged.
         key: random key of the fields.
 
     Returns:

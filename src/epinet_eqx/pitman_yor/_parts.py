@@ -1,12 +1,56 @@
-"""Gaussian fields over features, of variance one at every input."""
+"""Functions of features: the aleatoric share of uncertainty, and Gaussian fields."""
+
+import abc
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._checks import check_finite, check_positive, check_scalar, check_shape
 from .._tree import Frozen, unwrap
+from ._urn import MIN_ALPHA, check_alpha
+
+
+class AbstractAlpha(eqx.Module):
+    """How `alpha` depends on the input."""
+
+    @abc.abstractmethod
+    def __call__(self, standardized: Float[Array, " features"]) -> Float[Array, ""]:
+        """Return `alpha`, in [0.001, 1], from the standardized features of one input."""
+
+
+class ConstantAlpha(AbstractAlpha):
+    """The same `alpha` at every input."""
+
+    value: Float[Array, ""]
+
+    def __init__(self, value: float | Float[Array, ""]):
+        """Initialize with the number, an array so that sweeping it compiles once."""
+        self.value = check_alpha(value)
+
+    def __call__(self, standardized: Float[Array, " features"]) -> Float[Array, ""]:
+        """Return the number, clipped to its range in case training moved it out."""
+        return jnp.clip(self.value, MIN_ALPHA, 1.0)
+
+
+class LogisticAlpha(AbstractAlpha):
+    r"""A logistic function of standardized features: $\alpha(\phi) = \mathrm{sigmoid}(a^\top \phi + b)$."""
+
+    weight: Float[Array, " features"]
+    bias: Float[Array, ""]
+
+    def __init__(self, weight: Float[Array, " features"], bias: float | Float[Array, ""]):
+        """Initialize with a weight for each feature and the bias."""
+        self.weight = check_finite("weight", weight)
+        self.bias = check_finite("bias", jnp.asarray(bias, dtype=float))
+
+    def __call__(self, standardized: Float[Array, " features"]) -> Float[Array, ""]:
+        """Return `alpha` at one input."""
+        check_shape("standardized", standardized, self.weight.shape)
+        return MIN_ALPHA + (1 - MIN_ALPHA) * jax.nn.sigmoid(self.weight @ standardized + self.bias)
+
 
 # Features that vary by less, relative to their size, are constant up to rounding.
 _MIN_VARIATION = 1e-6
@@ -41,7 +85,7 @@ class FourierField(eqx.Module):
             features: one row per input; features that are constant are ignored.
             num_frequencies: number of pairs of cosine and sine.
             length_scale: how far knowledge reaches, in units of standardized features.
-            freeze: whether training leaves the length scale as it is.
+            freeze: whether training leaves the length scale unchanged.
             key: random key of the frequencies.
         """
         check_positive("num_frequencies", num_frequencies)

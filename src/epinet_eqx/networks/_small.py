@@ -1,4 +1,4 @@
-"""A multi-layer perceptron that exposes its hidden layers."""
+"""Small networks: a multi-layer perceptron and a convolutional network."""
 
 from collections.abc import Callable
 
@@ -11,21 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._checks import check_positive, check_shape, check_sizes
 from .._init import Initializer, truncated_normal
 from ._abstract import AbstractNetwork
-
-
-class Linear(eqx.Module):
-    """An affine map with a chosen initializer."""
-
-    weight: Float[Array, "out in"]
-    bias: Float[Array, " out"]
-
-    def __init__(self, in_dim: int, out_dim: int, *, initializer: Initializer = truncated_normal, key: PRNGKeyArray):
-        """Initialize from sizes."""
-        self.weight, self.bias = initializer(key, (out_dim, in_dim))
-
-    def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
-        """Return `W x + b`."""
-        return self.weight @ x + self.bias
+from ._layers import Conv, Linear
 
 
 class MLP(AbstractNetwork):
@@ -87,10 +73,78 @@ class MLP(AbstractNetwork):
         return sum(sizes[layer] for layer in self.feature_layers)
 
     def with_features(self, x: Float[Array, " in"]) -> tuple[Float[Array, " classes"], Float[Array, " features"]]:
-        """Return the output for one example, and the chosen layers."""
+        """Return the output for one example and the chosen layers."""
         check_shape("x", x, (self.in_dim,))
         hiddens = [x]
         for layer in self.layers[:-1]:
             hiddens.append(self.activation(layer(hiddens[-1])))
         features = [hiddens[layer] for layer in self.feature_layers]
         return self.layers[-1](hiddens[-1]), jnp.concatenate(features) if features else jnp.zeros(0)
+
+
+class ConvNet(AbstractNetwork):
+    """Convolutions with ReLU, then a linear layer on the flattened result: the conv priors of Appendix G.
+
+    The features are the flattened result.
+    """
+
+    convs: tuple[Conv, ...]
+    linear: Linear
+    image_shape: tuple[int, int, int] = eqx.field(static=True)
+    activation: Callable[[Array], Array] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        out_dim: int,
+        *,
+        channels: tuple[int, ...],
+        kernels: tuple[int, ...],
+        strides: tuple[int, ...],
+        activation: Callable[[Array], Array] = jax.nn.relu,
+        initializer: Initializer = truncated_normal,
+        key: PRNGKeyArray,
+    ):
+        """Initialize the network.
+
+        Args:
+            image_shape: `(channels, height, width)` of the images.
+            out_dim: number of outputs (classes).
+            channels: output channels of each convolution.
+            kernels: side of each square kernel.
+            strides: stride of each convolution.
+            activation: activation after each convolution.
+            initializer: draws the weight and bias of each layer.
+            key: random key.
+        """
+        check_sizes("image_shape", image_shape)
+        check_positive("out_dim", out_dim)
+        for name, sizes in (("channels", channels), ("kernels", kernels), ("strides", strides)):
+            check_sizes(name, sizes)
+            if len(sizes) != len(channels):
+                raise ValueError(f"`{name}` must have one entry per convolution, {len(channels)}; got {sizes}.")
+        *conv_keys, linear_key = jr.split(key, len(channels) + 1)
+        in_channels, height, width = image_shape
+        convs = []
+        for out_channels, kernel, stride, conv_key in zip(channels, kernels, strides, conv_keys, strict=True):
+            convs.append(Conv(in_channels, out_channels, kernel, stride, initializer=initializer, key=conv_key))
+            in_channels, height, width = out_channels, -(-height // stride), -(-width // stride)
+        self.convs = tuple(convs)
+        self.linear = Linear(in_channels * height * width, out_dim, initializer=initializer, key=linear_key)
+        self.image_shape = image_shape
+        self.activation = activation
+
+    @property
+    def feature_dim(self) -> int:
+        """The size of the flattened result of the convolutions."""
+        return self.linear.weight.shape[-1]
+
+    def with_features(
+        self, x: Float[Array, "channels height width"]
+    ) -> tuple[Float[Array, " classes"], Float[Array, " features"]]:
+        """Return the output for one image, and the flattened result of the convolutions."""
+        check_shape("x", x, self.image_shape)
+        for conv in self.convs:
+            x = self.activation(conv(x))
+        features = jnp.ravel(x)
+        return self.linear(features), features

@@ -1,23 +1,68 @@
-"""SWAG: a Gaussian fitted to the trajectory of SGD (Section 3.2)."""
+"""Gaussian distributions over parameters: Bayes by backprop and SWAG (Section 3.2)."""
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
-from .._checks import check_finite, is_traced, require
+from .._checks import check_finite, check_shape, is_traced, require
 from .._tree import Frozen
 from ..indices import GaussianIndex
 from ._bnn import AbstractBNN
 from ._parameters import Skeleton, split_parameters
 
 
-class SWAGState(eqx.Module):
-    """What SWAG collects along a trajectory: the mean, the variance and the last deviations of the parameters.
+class BayesByBackprop(AbstractBNN):
+    r"""A mean-field Gaussian over the parameters of a network (Blundell et al., 2015).
 
-    Begin with `SWAGState.init(module, rank)`, call `state = state.update(module)` now and then while training, once per
-    epoch say, and make `SWAG(state)` of it. An update is pure, and works inside `jit` and `scan`.
+    The parameters at index $z \sim N(0, I)$ are $\hat\theta = \mu + \sigma \odot z$, with $\sigma$ the softplus of
+    $\rho$: the transport map in the proof of Theorem 3. Train $\mu$ and $\rho$ with the penalty `losses.GaussianKL` or
+    `losses.ScaleMixtureKL`. Parameters inside a `Frozen` part of the network stay fixed.
+    """
+
+    mean: Float[Array, " parameters"]
+    rho: Float[Array, " parameters"]
+    skeleton: Skeleton
+    index: GaussianIndex
+
+    def __init__(self, network: Callable[[PyTree[Array]], Any], *, sigma_init: float = 0.01):
+        r"""Initialize at a network.
+
+        Args:
+            network: any module that maps one example to its output; its parameters initialize $\mu$.
+            sigma_init: initial value of all entries of $\sigma$.
+        """
+        if not (sigma_init > 0 and math.isfinite(sigma_init)):
+            raise ValueError(f"`sigma_init` must be positive and finite; got {sigma_init}.")
+        self.mean, self.skeleton = split_parameters(network)
+        # The inverse of softplus, in a form that neither overflows nor loses small values.
+        self.rho = jnp.full_like(self.mean, sigma_init + math.log(-math.expm1(-sigma_init)))
+        self.index = GaussianIndex(self.skeleton.size)
+
+    @property
+    def sigma(self) -> Float[Array, " parameters"]:
+        """The standard deviation of each parameter."""
+        return jax.nn.softplus(self.rho)
+
+    def parameters_at(self, z: Float[Array, " index"]) -> Float[Array, " parameters"]:
+        r"""Return $\hat\theta = \mu + \sigma \odot z$."""
+        check_shape("z", z, self.index.shape)
+        return self.mean + self.sigma * z
+
+    def network_at(self, z: Float[Array, " index"]) -> Any:
+        """Return the network with the parameters of `z`."""
+        return self.skeleton.build(self.parameters_at(z))
+
+
+class SWAGState(eqx.Module):
+    """The statistics that SWAG collects along a trajectory: mean, variance and last deviations of the parameters.
+
+    Start from `SWAGState.init(module, rank)`, call `state = state.update(module)` during training, for instance once
+    per epoch, then build `SWAG(state)`. An update is pure and works inside `jit` and `scan`.
     """
 
     mean: Float[Array, " parameters"]
@@ -28,10 +73,10 @@ class SWAGState(eqx.Module):
 
     @classmethod
     def init(cls, module: PyTree, rank: int) -> "SWAGState":
-        """Return the state that has seen nothing yet.
+        """Return the state before the first update.
 
         Args:
-            module: the module that is trained; it gives the structure only.
+            module: the module that is trained; only its structure is used.
             rank: number of deviations to keep, the rank of the covariance beyond its diagonal.
         """
         if isinstance(rank, bool) or rank < 2:
@@ -41,7 +86,7 @@ class SWAGState(eqx.Module):
         return cls(zeros, zeros, jnp.zeros((rank, vector.size)), jnp.zeros((), dtype=int), skeleton)
 
     def update(self, module: PyTree) -> "SWAGState":
-        """Return the state that has also seen the parameters of `module`."""
+        """Return the state after an update with the parameters of `module`."""
         vector = self.skeleton.flatten(module)
         count = self.count + 1
         before = vector - self.mean
@@ -56,7 +101,7 @@ class SWAG(AbstractBNN):
     r"""A network with the Gaussian of SWAG over its parameters (Maddox et al., 2019).
 
     $\hat\theta = \bar\theta + (\Sigma_{\mathrm{diag}}^{1/2} z_1 + D z_2 / \sqrt{K - 1}) / \sqrt 2$, where $D$ holds the
-    last $K$ deviations from the running mean. Nothing of it is trained further.
+    last $K$ deviations from the running mean. It is not trained further.
     """
 
     mean: Frozen[Float[Array, " parameters"]]
@@ -66,7 +111,7 @@ class SWAG(AbstractBNN):
     index: GaussianIndex
 
     def __init__(self, state: SWAGState):
-        """Initialize with what was collected, from at least two updates."""
+        """Initialize from a state with at least two updates."""
         found = "" if is_traced(state.count) else f"; got {int(state.count)}"
         count = require(state.count, state.count < 2, f"`state` must have seen at least 2 updates{found}.")
         rank, size = state.deviations.shape
