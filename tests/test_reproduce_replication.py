@@ -16,7 +16,7 @@ from epinet_eqx.data import stored_base
 from epinet_eqx.epinet import attach
 from epinet_eqx.metrics import log_losses
 from epinet_eqx.networks import ResNet, cifar_resnet
-from epinet_eqx.weights._naming import named_layers
+from epinet_eqx.weights._load import named_layers
 from reproduce import aggregate
 from reproduce.claims import CLAIMS, judge
 from reproduce.claims.replication import REPLICATION

@@ -1,4 +1,4 @@
-"""Files from the Hugging Face hub, checked."""
+"""Verified files from the Hugging Face hub."""
 
 import hashlib
 import os
@@ -9,14 +9,14 @@ import re
 def download(
     repo: str, filename: str, *, revision: str, sha256: str, folder: str | os.PathLike[str] | None = None
 ) -> pathlib.Path:
-    """Return a safetensors file of the Hugging Face hub, downloaded unless it is there, and checked every time.
+    """Return a safetensors file of the Hugging Face hub: downloaded if it is not cached, and verified every time.
 
     Args:
         repo: name of the repository, such as "timm/resnet50.tv_in1k".
         filename: path of the file in it, which must end in ".safetensors": nothing else is loaded.
         revision: commit, tag or branch.
         sha256: the SHA-256 checksum of the file, in hexadecimal.
-        folder: where downloads are kept; by default the hub's own cache.
+        folder: the folder of downloads; by default the hub's cache.
     """
     if not filename.endswith(".safetensors"):
         raise ValueError(f'`filename` must end in ".safetensors"; got {filename!r}.')

@@ -1,7 +1,8 @@
-"""Weights of PyTorch networks in networks of this library."""
+"""ResNets with the weights of torchvision, timm and PyTorch's CIFAR repositories."""
 
 import os
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Literal, TypeAlias
 
 import equinox as eqx
 import jax
@@ -9,17 +10,77 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .._files import open_safetensors
-from ..networks import BatchNorm, Linear, ResNet, Statistics
-from ._naming import Naming, named_layers
+from ..networks import (
+    BatchNorm,
+    ImageConv,
+    Linear,
+    PostActivationBlock,
+    PreActivationBlock,
+    ProjectionShortcut,
+    ResNet,
+    Statistics,
+)
+
+Naming: TypeAlias = Literal["torchvision", "timm", "cifar"]
+"""The convention for names of tensors: that of torchvision, timm, or PyTorch's CIFAR repositories."""
+
+_Layer: TypeAlias = ImageConv | BatchNorm | Linear
 
 # `torch.nn.DataParallel` puts this before every name.
 _WRAPPER = "module."
-# Where a file does not tell how many batches its running values have seen, it is enough that they forgot their start.
+# Stands for the number of batches behind the running values where a file does not state it.
 _MANY = 2**30
 
 
+def _post_activation(network: ResNet, linear: str) -> Iterator[tuple[str, _Layer]]:
+    """Yield the layers of a ResNet v1 by torchvision's names, which timm and CIFAR repositories share."""
+    yield "conv1", network.stem.conv
+    if network.stem.norm is not None:
+        yield "bn1", network.stem.norm
+    for group, blocks in enumerate(network.groups, start=1):
+        for number, block in enumerate(blocks):
+            assert isinstance(block, PostActivationBlock)
+            prefix = f"layer{group}.{number}"
+            for place, (conv, norm) in enumerate(zip(block.convs, block.norms, strict=True), start=1):
+                yield f"{prefix}.conv{place}", conv
+                yield f"{prefix}.bn{place}", norm
+            if isinstance(block.shortcut, ProjectionShortcut):
+                yield f"{prefix}.downsample.0", block.shortcut.conv
+                yield f"{prefix}.downsample.1", block.shortcut.norm
+    yield linear, network.linear
+
+
+def _pre_activation(network: ResNet) -> Iterator[tuple[str, _Layer]]:
+    """Yield the layers of a ResNet v2 by timm's names (`resnetv2_50` and its kin with batch normalization)."""
+    yield "stem.conv", network.stem.conv
+    for group, blocks in enumerate(network.groups):
+        for number, block in enumerate(blocks):
+            assert isinstance(block, PreActivationBlock)
+            prefix = f"stages.{group}.blocks.{number}"
+            if block.projection is not None:
+                yield f"{prefix}.downsample.conv", block.projection
+            for place, (norm, conv) in enumerate(zip(block.norms, block.convs, strict=True), start=1):
+                yield f"{prefix}.norm{place}", norm
+                yield f"{prefix}.conv{place}", conv
+    if network.norm is not None:
+        yield "norm", network.norm
+    yield "head.fc", network.linear
+
+
+def named_layers(network: ResNet, naming: Naming) -> dict[str, _Layer]:
+    """Return the layers by the names of their weights in the file."""
+    if naming not in ("torchvision", "timm", "cifar"):
+        raise ValueError(f'`naming` must be "torchvision", "timm" or "cifar"; got {naming!r}.')
+    pre_activation = any(isinstance(block, PreActivationBlock) for blocks in network.groups for block in blocks)
+    if pre_activation and naming != "timm":
+        raise ValueError(f'`naming` must be "timm" for a pre-activation ResNet; got {naming!r}.')
+    if pre_activation:
+        return dict(_pre_activation(network))
+    return dict(_post_activation(network, "linear" if naming == "cifar" else "fc"))
+
+
 def _parameters(network: ResNet, naming: Naming) -> dict[str, Any]:
-    """Return the parameters by their names in a file."""
+    """Return the parameters by name in the file."""
     found = {}
     for name, layer in named_layers(network, naming).items():
         found[f"{name}.weight"] = layer.weight
@@ -38,7 +99,7 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Array]:
 
 
 def _shape_in_file(leaf: Any) -> tuple[int, ...]:
-    """Return the shape that PyTorch gives a parameter: the kernel of a convolution goes last there."""
+    """Return the shape of a parameter in PyTorch, where the kernel axes of a convolution come last."""
     return leaf.shape if len(leaf.shape) != 4 else (leaf.shape[3], leaf.shape[2], *leaf.shape[:2])
 
 
@@ -59,15 +120,15 @@ def load_safetensors_weights(
 ) -> tuple[ResNet, eqx.nn.State]:
     """Return the network and its state with the weights and running values of a PyTorch state dict.
 
-    Every tensor of the file must have its place and every parameter its tensor. PyTorch files (`.pth`) are converted
-    first, by `python -m epinet_eqx.weights convert SOURCE TARGET`, which reads them as data.
+    Every tensor of the file must belong to a parameter, and every parameter must have a tensor. Convert PyTorch files
+    (`.pth`) first: `python -m epinet_eqx.weights convert SOURCE TARGET` reads them as data.
 
     Args:
-        network: a network of the same architecture. No value of it is used, so shapes will do:
+        network: a network of the same architecture. Its values are not used, so shapes are enough:
             `eqx.filter_eval_shape(resnet_v1, 50, key=key)`.
-        state: the state that was made with the network, which stays valid.
+        state: the state made with the network; it stays valid.
         path: the safetensors file.
-        naming: what the file calls its tensors: "torchvision" (`layer1.0.bn1`, `fc`), "timm" (the same, or for a
+        naming: the convention for names of tensors: "torchvision" (`layer1.0.bn1`, `fc`), "timm" (the same, or for a
             pre-activation network `stages.0.blocks.0.norm1`, `head.fc`), or "cifar" (`layer1.0.bn1`, `linear`).
     """
     layers = named_layers(network, naming)
