@@ -397,6 +397,19 @@ def test_an_index_has_a_checksum_and_records_have_labels_of_their_classes(tmp_pa
         RecordSource(tmp_path / "records")[2]
 
 
+def test_damage_in_the_last_block_of_records_is_named(tmp_path):
+    # The reader met damage in the last block as soon as it was made, and ended in a RuntimeError of C++.
+    source = ImageFolder(write_folder(tmp_path / "images", [2]))
+    write_records(source, tmp_path / "records", num_classes=1)
+    (shard,) = (tmp_path / "records").glob("*.arrayrecord")
+    content = bytearray(shard.read_bytes())
+    last = (len(content) - 1) // 65536 * 65536
+    content[last : last + 24] = bytes(24)
+    shard.write_bytes(content)
+    with pytest.raises(ValueError, match="must be a whole ArrayRecord file"):
+        RecordSource(tmp_path / "records")[0]
+
+
 class Relabeled:
     """A source with one label or number replaced."""
 

@@ -2,7 +2,6 @@
 
 from ._arrays import ArrayDataset as ArrayDataset
 from ._arrays import Source as Source
-from ._bank import BankSource as BankSource
 from ._bank import FeatureBank as FeatureBank
 from ._bank import stored_base as stored_base
 from ._datasets import cifar as cifar

@@ -197,7 +197,7 @@ class FeatureBank:
         """Return an input of zeros, as the `example` of `attach`."""
         return {"features": jnp.zeros(self.feature_dim), "logits": jnp.zeros(self.num_classes)}
 
-    def source(self, split: str) -> "BankSource":
+    def source(self, split: str) -> Source:
         """Return a split as a source for `Loader`, which reads examples when they are needed."""
         return BankSource(self, split, self._pieces(split))
 

@@ -16,6 +16,8 @@ from ._images import decode
 
 _BLOCK = 1 << 20
 _TIMEOUT = 60.0
+# Twice the largest archive; a server that sends without end would fill the disk.
+_MAX_BYTES = 2**29
 
 _CIFAR10_FILES = {
     "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
@@ -121,6 +123,8 @@ def _save_archive(archive: Archive, target: Any) -> None:
         digest.update(block)
         target.write(block)
         size += len(block)
+        if size > _MAX_BYTES:
+            raise ValueError(f"{archive.url} must have at most {_MAX_BYTES} bytes; it has more.")
     if digest.hexdigest() != archive.sha256:
         raise ValueError(
             f"{archive.url} must have the checksum {archive.sha256}; got {digest.hexdigest()} of {size} bytes."

@@ -247,11 +247,13 @@ class RecordSource:
 
     def _read(self, position: int) -> tuple[int, int, bytes, bytes]:
         """Return the label, number, name and image of one example."""
-        if self._readers is None:
-            files = [str(self._shards.path / shard["file"]) for shard in self._shards.shards]
-            self._readers = require_package("grain.sources").ArrayRecordDataSource(files)
+        sources = require_package("grain.sources")
         try:
+            if self._readers is None:
+                files = [str(self._shards.path / shard["file"]) for shard in self._shards.shards]
+                self._readers = sources.ArrayRecordDataSource(files)
             record = self._readers[position]
+        # Whatever the reader in C++ raises, at the first example for damage in any file.
         except Exception as error:
             raise ValueError(f"{self._file(position)!r} must be a whole ArrayRecord file; {error}.") from None
         if len(record) < _HEADER.size or zlib.crc32(record[4:]) != int.from_bytes(record[:4], "little"):
