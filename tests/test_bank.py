@@ -191,7 +191,7 @@ def test_bank_of_another_base_or_data_is_refused(tmp_path, getkey):
 
 def test_wrong_arguments_are_refused(tmp_path, getkey, as_user):
     base, data = make_base(getkey()), make_data()
-    with pytest.raises(ValueError, match="`split` must be among train, test; got 'dev'"):
+    with pytest.raises(ValueError, match="`split` must be a known name, there are train, test; got 'dev'"):
         build(base, tmp_path / "a").as_batch("dev")
     with pytest.raises(ValueError, match="`embed` must map one example to a pair of vectors"):
         FeatureBank.build(base, data, tmp_path / "b")

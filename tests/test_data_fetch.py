@@ -207,7 +207,7 @@ def test_command_line(tmp_path, toys, capsys):
 
 
 def test_wrong_names_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="`name` must be among cifar10, cifar100; got 'mnist'"):
+    with pytest.raises(ValueError, match="`name` must be a known name, there are cifar10, cifar100; got 'mnist'"):
         fetch("mnist", tmp_path)
-    with pytest.raises(ValueError, match="`origin` must be among official; got 'npm'"):
+    with pytest.raises(ValueError, match="`origin` must be a known name, there are official; got 'npm'"):
         fetch("cifar100", tmp_path, origin="npm")

@@ -114,6 +114,7 @@ HOSTILE = {
     "too many axes": array_stream((1,) * 65),
     "objects": array_stream((6,), b"O"),
     "other byte order": array_stream((6,), b">i4"),
+    "wrong escape": b"S'\\y'\n.",
     "text": b"hello",
     "nothing": b"",
 }

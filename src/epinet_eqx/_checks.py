@@ -1,7 +1,8 @@
-"""Checks of arguments: each failure is a sentence with the argument, the requirement and the value."""
+"""Checks of arguments: each error is a sentence with the argument, the requirement and the value."""
 
+import difflib
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -23,8 +24,25 @@ def require_package(name: str, *, extra: str = "data") -> ModuleType:
         ) from error
 
 
+def unknown_name(argument: str, value: str, known: Iterable[str], *, shown: int = 8) -> ValueError:
+    """Return the error for an unknown name, with suggestions: similar names, or the first `shown` if none is similar.
+
+    Args:
+        argument: the name of the argument.
+        value: its value.
+        known: all known names.
+        shown: number of names to list if none is similar; the rest is counted.
+    """
+    names = list(known)
+    close = difflib.get_close_matches(value, names, n=3, cutoff=0.6)
+    listed = close or names[:shown]
+    rest = "" if close or len(names) <= shown else f" and {len(names) - shown} more"
+    near = "near it are " if close else "there are "
+    return ValueError(f"`{argument}` must be a known name, {near}{', '.join(listed)}{rest}; got {value!r}.")
+
+
 def is_traced(x: object) -> bool:
-    """Return whether `x` is being traced, so that its values are not known yet."""
+    """Return whether `x` is traced, so that its values are unknown."""
     return isinstance(x, Tracer)
 
 

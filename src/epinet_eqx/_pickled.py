@@ -175,7 +175,8 @@ def read_pickle(
     """
     try:
         return _Machine(names, persistent).run(stream)
-    except (KeyError, IndexError, TypeError, AttributeError, RecursionError, MemoryError) as error:
+    # `pickletools` warns about escapes in strings, which may be an error.
+    except (KeyError, IndexError, TypeError, AttributeError, RecursionError, MemoryError, DeprecationWarning) as error:
         raise ValueError(f"a damaged pickle ({type(error).__name__})") from None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import safetensors
 from jaxtyping import Array, Float
 
-from .._checks import check_positive
+from .._checks import check_positive, unknown_name
 from ..losses import Batch
 from ._arrays import Source, check_classes
 from ._bank_files import BankWriter, DTypeName, Piece, Rows, open_bank, pieces, read_piece
@@ -169,7 +169,7 @@ class FeatureBank:
     def _pieces(self, split: str) -> list[Piece]:
         """Return the shards of a split."""
         if split not in self.splits:
-            raise ValueError(f"`split` must be among {', '.join(self.splits)}; got {split!r}.")
+            raise unknown_name("split", split, self.splits)
         return pieces(split, self.splits[split], self._shards.spec["shard_size"])
 
     def as_batch(self, split: str, *, start: int = 0, stop: int | None = None) -> Batch:

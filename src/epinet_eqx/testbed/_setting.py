@@ -4,8 +4,7 @@ import dataclasses
 import itertools
 import math
 
-from .._checks import check_positive
-from ._names import unknown_name
+from .._checks import check_positive, unknown_name
 
 INPUT_DIMS = (2, 10, 100)
 DATA_RATIOS = (1, 10, 100, 1000)

@@ -1,7 +1,6 @@
 """All agents of the paper, with their tuned defaults (Table 1)."""
 
-from ..._checks import check_positive
-from .._names import unknown_name
+from ..._checks import check_positive, unknown_name
 from .._setting import Setting
 from ._agent import AbstractAgent
 from ._bbb import BBBAgent
