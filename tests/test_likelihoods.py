@@ -16,6 +16,7 @@ from epinet_eqx.combinators import WithNoiseScale
 from epinet_eqx.likelihoods import Bernoulli, Categorical, Gaussian, LearnedGaussian, Poisson
 from epinet_eqx.losses import Batch, CrossEntropy, FunctionLoss, LogLoss, SquaredLoss, mean_loss
 from epinet_eqx.networks import MLP, FunctionNetwork
+from epinet_eqx.training import fit
 
 pytestmark = pytest.mark.once
 
@@ -97,25 +98,11 @@ def test_named_losses_are_log_losses_up_to_constants(getkey):
 
 def test_a_learned_noise_scale_is_that_of_the_residuals(getkey):
     # The mean is fixed at zero, so the scale of largest likelihood is the root mean square of the targets.
-    x, y = jnp.zeros((200, 1)), 0.3 * jr.normal(getkey(), (200, 2)) * jnp.array([1.0, 4.0])
+    x, y = jnp.zeros((200, 1)), 0.3 * jr.normal(getkey(), (200, 2)) * jnp.array([[1.0, 4.0]])
     mean = Deterministic(FunctionNetwork(lambda x: (jnp.zeros(2), x)))
     enn = WithNoiseScale(mean, jnp.array([1.0, 1.0]))
-    batch, loss, optimizer = Batch.of(x, y), LogLoss(LearnedGaussian()), optax.adam(0.05)
-    loss.check_targets(y, 4)
-
-    @jax.jit
-    def train(log_scale):
-        def value(log_scale):
-            trained = eqx.tree_at(lambda enn: enn.log_scale, enn, log_scale)
-            return mean_loss(loss, trained, jnp.zeros(1, int), batch)
-
-        def step(carry, _):
-            log_scale, state = carry
-            updates, state = optimizer.update(jax.grad(value)(log_scale), state)
-            return (log_scale + updates, state), None
-
-        return jax.lax.scan(step, (log_scale, optimizer.init(log_scale)), length=300)[0][0]
-
-    np.testing.assert_allclose(jnp.exp(train(enn.log_scale)), jnp.sqrt(jnp.mean(y**2, axis=0)), rtol=1e-2)
+    options = {"num_steps": 300, "batch_size": None, "optimizer": optax.adam(0.05), "progress": False}
+    trained = fit(enn, (x, y), LogLoss(LearnedGaussian()), **options, key=getkey()).enn
+    np.testing.assert_allclose(jnp.exp(trained.log_scale), jnp.sqrt(jnp.mean(y**2, axis=0)), rtol=1e-2)
     with pytest.raises(ValueError, match="`scale` must be positive"):
         WithNoiseScale(mean, jnp.array([1.0, 0.0]))
