@@ -176,7 +176,7 @@ def read_pickle(
     try:
         return _Machine(names, persistent).run(stream)
     # `pickletools` warns about escapes in strings, which may be an error.
-    except (KeyError, IndexError, TypeError, AttributeError, RecursionError, MemoryError, DeprecationWarning) as error:
+    except (KeyError, IndexError, TypeError, AttributeError, RecursionError, MemoryError, Warning) as error:
         raise ValueError(f"a damaged pickle ({type(error).__name__})") from None
 
 
