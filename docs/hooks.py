@@ -19,11 +19,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from reproduce.accepted import BEST_FIRST, Accepted, best_accepted
 from reproduce.aggregate import read_rows
 from reproduce.artifact import Artifact
-from reproduce.claims import CLAIMS, Claim, judge
+from reproduce.artifacts.rep_scaling import table as replication_table
+from reproduce.claims import Claim, judge
 from reproduce.paper.words import measured as as_text
 from reproduce.paths import REFERENCE
-from reproduce.registry import REGISTRY
-from reproduce.tables import replication
+from reproduce.registry import CLAIMS, JUDGED_BY, REGISTRY
 
 TIERS = [tier for tier in reversed(BEST_FIRST) if any(tier in entry.tiers for entry in REGISTRY.values())]
 
@@ -117,7 +117,7 @@ def _expectation(claim: Claim, accepted: Accepted | None) -> list[str]:
 
 def expectations(chosen: Sequence[Artifact]) -> str:
     """Return the claims of artifacts with their accepted measurements, as a table that can be unfolded."""
-    rows = [_expectation(CLAIMS[name], best_accepted(entry.id, REFERENCE)) for entry in chosen for name in entry.claims]
+    rows = [_expectation(claim, best_accepted(entry.id, REFERENCE)) for entry in chosen for claim in entry.claims]
     table = _table([["claim", "statement", "measured", "verdict", "tier"], *rows])
     found = Counter(row[3] for row in rows)
     words = {
@@ -146,7 +146,7 @@ def fill_in_artifacts(markdown: str) -> str:
 
 def _measured(claim: Claim) -> str:
     """Return what was measured for a claim, as it stands in a sentence."""
-    accepted = best_accepted(claim.artifact, REFERENCE)
+    accepted = best_accepted(JUDGED_BY[claim.id].id, REFERENCE)
     if accepted is None:
         return "(not accepted yet)"
     found = judge(claim, read_rows(accepted.path)).measurement
@@ -166,7 +166,7 @@ def fill_in_measurements(markdown: str) -> str:
         accepted = best_accepted("rep_scaling", REFERENCE)
         if accepted is None:
             return "(not accepted yet)"
-        numbers = replication.as_markdown(read_rows(accepted.path))
+        numbers = replication_table(read_rows(accepted.path))
         return '??? info "All numbers of ensembles and epinets"\n\n' + textwrap.indent(numbers, "    ")
 
     return re.sub(r"<!-- measured: ([\w-]+) -->", measured, re.sub(r"<!-- replication -->", table, markdown))

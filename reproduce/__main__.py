@@ -16,7 +16,7 @@ if importlib.util.find_spec("epinet_eqx") is None:
 
 from tqdm import tqdm
 
-from . import runner
+from . import ledger, runner
 from .artifact import TIERS, Artifact
 from .configs.image_paper import DATASETS, PRESETS, Variant
 from .dry_run import DEFAULT_TFLOPS, dry_run, simulate_devices
@@ -26,7 +26,6 @@ from .inputs import Inputs
 from .paths import REFERENCE, Output
 from .registry import select
 from .restore import restore
-from .tables import ledger
 from .verify import accept, verify, write_accepted_ledger
 
 _EPILOG = """examples:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .claims import Claim
 from .configs import Config, ImageStudy
 from .configs.image_paper import DEFAULT, Variant
 from .errors import unknown
@@ -85,7 +86,8 @@ class Artifact:
         exact: whether `data` is the whole truth at every tier, also at tier `paper`.
         caption: what is to be seen beyond the title, as Typst markup for the paper.
         tolerances: of `verify`, by column; a column without one must be equal.
-        claims: ids of its claims.
+        place: where the paper has it, or what its claims are about; a claim may name another place.
+        claims: its claims.
         id: name of its file.
         draw: the function `draw` of its file, which maps rows to a figure.
     """
@@ -108,7 +110,8 @@ class Artifact:
     exact: bool = False
     caption: str = ""
     tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
-    claims: tuple[str, ...] = ()
+    place: str = "beyond the paper"
+    claims: tuple[Claim, ...] = ()
     id: str = ""
     draw: Callable[..., Any] = _undrawn
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from .artifact import SESSIONS, Artifact
-from .claims import CLAIMS
+from .claims import Claim
 from .errors import UsageError, unknown
 
 _FOLDER = Path(__file__).with_name("artifacts")
@@ -16,8 +16,9 @@ _FOLDER = Path(__file__).with_name("artifacts")
 def _load(name: str) -> Artifact:
     """Return the artifact that a file declares."""
     module = importlib.import_module(f".artifacts.{name}", __package__)
-    claims = tuple(claim for claim in CLAIMS if claim.partition("-")[0] == name)
-    return replace(module.ARTIFACT, id=name, draw=module.draw, claims=claims)
+    declared: Artifact = module.ARTIFACT
+    claims = tuple(replace(claim, location=claim.location or declared.place) for claim in declared.claims)
+    return replace(declared, id=name, draw=module.draw, claims=claims)
 
 
 def _place(artifact: Artifact) -> tuple[int, int, list[str | int]]:
@@ -34,6 +35,13 @@ def _all() -> dict[str, Artifact]:
 
 
 REGISTRY: dict[str, Artifact] = _all()
+"""Every artifact by its id."""
+
+CLAIMS: dict[str, Claim] = {claim.id: claim for artifact in REGISTRY.values() for claim in artifact.claims}
+"""Every claim by its id."""
+
+JUDGED_BY: dict[str, Artifact] = {claim.id: artifact for artifact in REGISTRY.values() for claim in artifact.claims}
+"""The artifact whose numbers decide a claim, by the claim's id."""
 
 
 def select(only: Sequence[str] = (), session: str | None = None, *, tier: str) -> list[Artifact]:

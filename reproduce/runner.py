@@ -12,9 +12,9 @@ from typing import Any
 
 from tqdm import tqdm
 
-from . import aggregate, record
+from . import aggregate, ledger, record
 from .artifact import Artifact
-from .claims import CLAIMS, LedgerLine, judge
+from .claims import LedgerLine, judge
 from .errors import ReproduceError
 from .executors import Executor
 from .files import write_atomically
@@ -25,7 +25,6 @@ from .provenance import package_version, provenance
 from .record import Record
 from .registry import REGISTRY, select
 from .style import pictures, style_context
-from .tables import ledger
 
 Say = Callable[[str], None]
 
@@ -276,7 +275,7 @@ def settle(chosen: Sequence[Artifact], output: Output) -> list[LedgerLine]:
     lines = []
     for entry in chosen:
         rows = aggregate.read_rows(output.csv(entry.id))
-        lines += [judge(CLAIMS[claim], rows) for claim in entry.claims]
+        lines += [judge(claim, rows) for claim in entry.claims]
     return lines
 
 

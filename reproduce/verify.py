@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import ledger
 from .accepted import digest, read_manifest
 from .aggregate import read_cells, read_rows
 from .artifact import Artifact, Tolerance
-from .claims import CLAIMS, judge
+from .claims import judge
 from .errors import ReproduceError
 from .files import write_atomically
 from .paths import Output
 from .registry import REGISTRY
-from .tables import ledger
 
 _EXACT = Tolerance()
 
@@ -116,7 +116,7 @@ def accepted_ledger(tier: str, reference: Path) -> str:
         origin = manifest.get(f"{tier}/{entry.id}.csv", {"missing": 1})
         if not origin.get("missing", 0):
             rows = read_rows(reference / tier / f"{entry.id}.csv")
-            lines += [judge(CLAIMS[claim], rows) for claim in entry.claims]
+            lines += [judge(claim, rows) for claim in entry.claims]
     return ledger.as_markdown(lines, tier=tier)
 
 

@@ -12,14 +12,14 @@ import pytest
 
 from reproduce.accepted import digest
 from reproduce.aggregate import read_cells
-from reproduce.claims import CLAIMS, judge
+from reproduce.claims import judge
 from reproduce.errors import ReproduceError
 from reproduce.paper import __main__ as cli
 from reproduce.paper import content as paper_content
 from reproduce.paper import words
 from reproduce.paper.content import content, gather
 from reproduce.paths import REFERENCE
-from reproduce.registry import REGISTRY
+from reproduce.registry import CLAIMS, JUDGED_BY, REGISTRY
 from reproduce.style import pictures
 from reproduce.verify import accept
 
@@ -161,7 +161,7 @@ def test_names_in_the_text_are_those_of_claims_and_facts(tree):
 def test_numbers_are_those_of_the_accepted_csv(tree):
     shown = {found.entry.id: found for found in gather(REFERENCE)}
     for name in ("thm4-slope", "fig01-marginals"):
-        line = judge(CLAIMS[name], shown[CLAIMS[name].artifact].rows)
+        line = judge(CLAIMS[name], shown[JUDGED_BY[name].id].rows)
         told = words.measured(line.measurement.value, line.measurement.standard_error)
         assert tree["claims"][name]["measured"] == told
         assert tree["verdicts"][tree["claims"][name]["verdict"]] == line.verdict.value

@@ -11,7 +11,8 @@ from test_data_formats import idx
 
 from epinet_eqx import named_keys
 from reproduce.artifacts import dec_active, dec_bandits, dec_sets, dec_thesis
-from reproduce.claims import CLAIMS, Verdict, judge
+from reproduce.artifacts.dec_thesis import correlations
+from reproduce.claims import Verdict, judge
 from reproduce.configs.decisions import (
     ACQUISITIONS,
     ActiveLearning,
@@ -24,8 +25,8 @@ from reproduce.configs.testbed import variant_of
 from reproduce.errors import ReproduceError
 from reproduce.experiments import active, bandits, bandits_fashion, decision_agents, sets, thesis
 from reproduce.inputs import Inputs
-from reproduce.rank_correlation import correlations, rank_correlation
-from reproduce.registry import REGISTRY
+from reproduce.registry import CLAIMS, REGISTRY
+from reproduce.stats import rank_correlation
 
 pytestmark = pytest.mark.once
 

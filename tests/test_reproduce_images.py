@@ -16,14 +16,15 @@ from epinet_eqx.metrics import cost
 from epinet_eqx.networks import MLP
 from reproduce import counting
 from reproduce.artifacts import fig02, fig06, fig07, fig08, fig13, fig14
-from reproduce.claims import CLAIMS, Verdict, judge
+from reproduce.claims import Verdict, judge
 from reproduce.configs.images import ABLATION_ROWS, DIGITS, PAIRS, Part, Training, changed, tuned_value
 from reproduce.experiments import image_data, image_memory, image_memory_baselines, image_scores, images
 from reproduce.experiments.image_agents import Seed
 from reproduce.experiments.image_lab import Lab
 from reproduce.experiments.image_memory import MemoryBackend
 from reproduce.inputs import Inputs
-from reproduce.over_seeds import by_seed, mean_over
+from reproduce.registry import CLAIMS
+from reproduce.stats import SEEDS, mean_over, where
 
 pytestmark = pytest.mark.once
 
@@ -83,7 +84,7 @@ def test_means_and_errors_over_seeds():
     assert math.isnan(mean_over([1.0])[1])
     rows = [{"seed": 0, "agent": "a", "joint": 1.0}, {"seed": 0, "agent": "a", "joint": 2.0}]
     with pytest.raises(ValueError, match="one row per seed"):
-        by_seed(rows, "joint", agent="a")
+        SEEDS.mean(where(rows, agent="a"), "joint")
 
 
 def row(agent, size, seed, joint, **more):

@@ -18,8 +18,7 @@ from epinet_eqx.metrics import log_losses
 from epinet_eqx.networks import ResNet, cifar_resnet
 from epinet_eqx.weights._load import named_layers
 from reproduce import aggregate
-from reproduce.claims import CLAIMS, judge
-from reproduce.claims.replication import REPLICATION
+from reproduce.claims import judge
 from reproduce.configs.replication import COLD, BankConfig, Networks, Piece, Recipe, Replication, Study
 from reproduce.errors import ReproduceError
 from reproduce.experiments import replication, replication_bank
@@ -29,9 +28,9 @@ from reproduce.experiments.replication_lab import Lab, count_parameters
 from reproduce.experiments.replication_rows import Agent, Bench
 from reproduce.experiments.replication_scores import Outputs, Stored, losses
 from reproduce.inputs import Inputs
-from reproduce.over_bases import mean_of
 from reproduce.record import Record, plain
 from reproduce.registry import REGISTRY
+from reproduce.stats import BASES
 from reproduce.style import style_context
 
 pytestmark = pytest.mark.once
@@ -281,10 +280,10 @@ def test_rank_correlation_shares_the_ranks_of_ties():
 
 def test_error_over_pairs_does_not_fall_with_the_number_of_bases():
     found = [{"joint": value, "joint_error": 0.3} for value in (1.0, 1.0, 1.0, 1.0)]
-    assert mean_of(found, "joint") == pytest.approx((1.0, 0.3))
+    assert BASES.mean(found, "joint") == pytest.approx((1.0, 0.3))
     spread = [{"joint": 0.0, "joint_error": 0.0}, {"joint": 2.0, "joint_error": 0.0}]
-    assert mean_of(spread, "joint") == pytest.approx((1.0, 1.0))
-    assert math.isnan(mean_of([], "joint")[0])
+    assert BASES.mean(spread, "joint") == pytest.approx((1.0, 1.0))
+    assert math.isnan(BASES.mean([], "joint")[0])
 
 
 def test_cold_recipe_costs_less_than_a_fifth_of_a_particle(getkey):
@@ -363,8 +362,8 @@ def test_figures_and_claims_of_every_artifact(rows, name):
     with style_context():
         figure = REGISTRY[name].draw(own)
     assert figure.axes
-    for claim in [claim for claim in REPLICATION if claim.artifact == name]:
-        line = judge(CLAIMS[claim.id], own)
+    for claim in REGISTRY[name].claims:
+        line = judge(claim, own)
         # There are no ensembles of ten here.
         assert math.isfinite(line.measurement.value) == (claim.id != "rep_tau_curves-ten"), claim.id
         assert math.isnan(judge(claim, [row for row in own if row["part"] == "networks"] or own[:0]).measurement.value)

@@ -14,7 +14,7 @@ import pytest
 from reproduce import __main__ as cli
 from reproduce import accepted, aggregate, verify
 from reproduce.artifact import SESSIONS, TIERS, Tolerance
-from reproduce.claims import AtLeast, AtMost, Equals, Verdict
+from reproduce.claims import Verdict, at_least, at_most, equals
 from reproduce.errors import UsageError
 from reproduce.paths import REFERENCE
 from reproduce.record import Record
@@ -62,7 +62,7 @@ def drawing_modules():
     """Return the names of all modules that declare artifacts, draw or judge."""
     return sorted(
         f"reproduce.{path.relative_to(TREE).with_suffix('').as_posix().replace('/', '.')}"
-        for folder in ("artifacts", "tables", "style")
+        for folder in ("artifacts", "style")
         for path in (TREE / folder).glob("*.py")
         if path.stem != "__init__"
     )
@@ -84,19 +84,19 @@ def test_agents_can_be_told_apart_without_color():
 @pytest.mark.parametrize(
     ("rule", "value", "error", "verdict"),
     [
-        (AtLeast(bound=1.0), 1.3, 0.1, Verdict.HOLDS),
-        (AtLeast(bound=1.0), 1.1, 0.1, Verdict.UNDECIDED),
-        (AtLeast(bound=1.0), 0.7, 0.1, Verdict.FAILS),
-        (AtLeast(bound=1.0), 1.0, 0.0, Verdict.HOLDS),
-        (AtLeast(bound=1.0), 0.999, 0.0, Verdict.FAILS),
-        (AtMost(bound=1.0), 0.7, 0.1, Verdict.HOLDS),
-        (AtMost(bound=1.0), 0.9, 0.1, Verdict.UNDECIDED),
-        (AtMost(bound=1.0), 1.3, 0.1, Verdict.FAILS),
-        (AtMost(bound=1.0, tolerance=0.5), 1.3, 0.1, Verdict.HOLDS),
-        (Equals(target=0.0, tolerance=0.5), 0.2, 0.1, Verdict.HOLDS),
-        (Equals(target=0.0, tolerance=0.5), 0.2, 0.2, Verdict.UNDECIDED),
-        (Equals(target=0.0, tolerance=0.5), 0.8, 0.1, Verdict.FAILS),
-        (Equals(target=0.0, tolerance=0.5), math.nan, 0.1, Verdict.UNDECIDED),
+        (at_least(1.0), 1.3, 0.1, Verdict.HOLDS),
+        (at_least(1.0), 1.1, 0.1, Verdict.UNDECIDED),
+        (at_least(1.0), 0.7, 0.1, Verdict.FAILS),
+        (at_least(1.0), 1.0, 0.0, Verdict.HOLDS),
+        (at_least(1.0), 0.999, 0.0, Verdict.FAILS),
+        (at_most(1.0), 0.7, 0.1, Verdict.HOLDS),
+        (at_most(1.0), 0.9, 0.1, Verdict.UNDECIDED),
+        (at_most(1.0), 1.3, 0.1, Verdict.FAILS),
+        (at_most(1.0, tolerance=0.5), 1.3, 0.1, Verdict.HOLDS),
+        (equals(0.0, tolerance=0.5), 0.2, 0.1, Verdict.HOLDS),
+        (equals(0.0, tolerance=0.5), 0.2, 0.2, Verdict.UNDECIDED),
+        (equals(0.0, tolerance=0.5), 0.8, 0.1, Verdict.FAILS),
+        (equals(0.0, tolerance=0.5), math.nan, 0.1, Verdict.UNDECIDED),
     ],
 )
 def test_rules_decide_by_the_interval_of_two_standard_errors(rule, value, error, verdict):

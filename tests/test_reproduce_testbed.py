@@ -7,7 +7,8 @@ import pytest
 
 from reproduce.aggregate import read_rows
 from reproduce.artifacts import fig05, fig09, testbed_departures
-from reproduce.claims import CLAIMS, Verdict, judge
+from reproduce.artifacts._testbed import mean_of
+from reproduce.claims import Verdict, judge
 from reproduce.configs.testbed import (
     ABLATIONS,
     BALANCED,
@@ -20,8 +21,8 @@ from reproduce.configs.testbed import (
 )
 from reproduce.experiments import testbed
 from reproduce.paths import REFERENCE
-from reproduce.registry import REGISTRY
-from reproduce.stratified import difference_of, mean_of
+from reproduce.registry import CLAIMS, REGISTRY
+from reproduce.stats import PROBLEMS, where
 
 pytestmark = pytest.mark.once
 
@@ -49,7 +50,9 @@ def test_the_error_of_a_mean_is_over_seeds_within_settings():
 
 def test_differences_are_paired_by_problem():
     rows = [row(label, problem, problem + shift) for label, shift in (("mlp", 0), ("bbb", 1)) for problem in (1, 5, 9)]
-    assert difference_of(rows, "bbb", "mlp", "marginal") == pytest.approx((1.0, 0.0))
+    assert PROBLEMS.difference(
+        where(rows, label="bbb"), where(rows, label="mlp"), "marginal", "marginal"
+    ) == pytest.approx((1.0, 0.0))
 
 
 def test_one_seed_has_no_error():

@@ -10,7 +10,6 @@ from scipy import stats
 from reproduce import __main__ as cli
 from reproduce import runner, verify
 from reproduce.claims import Verdict
-from reproduce.claims.thm3 import holm, uniformity
 from reproduce.configs import BNNsAsENNs
 from reproduce.experiments import perceptron
 from reproduce.experiments.bnns import BNNS, laplace_quantile
@@ -20,6 +19,7 @@ from reproduce.experiments.thm3_counterexample import make_enn, residuals
 from reproduce.experiments.two_sample import combine, energy_test, projection_test
 from reproduce.paths import REFERENCE, Output
 from reproduce.registry import REGISTRY
+from reproduce.stats import holm, uniformity
 
 pytestmark = pytest.mark.once
 

@@ -14,12 +14,12 @@ from epinet_eqx.losses import Batch, mean_loss
 from reproduce import __main__ as cli
 from reproduce import runner, verify
 from reproduce.claims import Verdict
-from reproduce.claims.thm4 import log_slope
 from reproduce.experiments import linear_gaussian as lg
 from reproduce.experiments.gaussian_distances import kl_divergence, wasserstein
 from reproduce.experiments.thm4_training import sigma_points
 from reproduce.paths import REFERENCE, Output
 from reproduce.registry import REGISTRY
+from reproduce.stats import log_slope
 
 pytestmark = pytest.mark.once
 
@@ -143,6 +143,6 @@ def test_slope_of_a_power_law():
         [{"index_dim": d, "value": height * d**-0.5, "standard_error": 0.1 * height * d**-0.5} for d in dims]
         for height in (1.0, 7.0)
     ]
-    found = log_slope(curves)
+    found = log_slope(curves, "index_dim")
     assert found.value == pytest.approx(-0.5)
     assert found.standard_error == pytest.approx(0.1 / math.sqrt(4 * math.log(4) ** 2))

@@ -8,9 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..artifact import Artifact, Tolerance
+from ..claims import Claim, Difference, Ratio, RelativeChange, Select, at_least, at_most, equals, select
 from ..configs.image_paper import full_protocol
 from ..configs.images import ImageStudy, Protocol, small
-from ..over_seeds import mean_of, shown_at, sizes_of
+from ..stats import LARGEST, SEEDS, SMALLEST, Each, Extreme, Measurement, Paired, Rows, mean_over, values_of, where
 from ..style import AGENTS, add_legend
 
 METRICS = {"error": "classification error", "marginal": "marginal log-loss", "joint": "joint log-loss, $\\tau = 10$"}
@@ -19,8 +20,6 @@ NUM_SAMPLES = 1000
 
 # The numbers of indices that the paper evaluates single-model baselines at.
 PAPER_COUNTS = {"dropout": 10, "sngp": 10}
-
-Rows = Sequence[Mapping[str, Any]]
 
 TRAINED = ("bases", "ensembles", "epinets")
 """The parts of a protocol that most figures show."""
@@ -69,6 +68,21 @@ def image_artifact(*, protocol: Protocol, dataset: str, parts: tuple[str, ...], 
     return Artifact(**{**shared, **fields})
 
 
+def shown_at(rows: Rows, counts: Mapping[str, int]) -> Rows:
+    """Return the rows at the figures' number of indices, or at an agent's own; exact rows are always shown."""
+    return [row for row in rows if row["exact"] or row["num_samples"] == counts.get(row["agent"], NUM_SAMPLES)]
+
+
+def sizes_of(rows: Rows, agent: str) -> list[int]:
+    """Return the sizes that an agent has, in increasing order."""
+    return sorted(values_of(where(rows, agent=agent), "size"))
+
+
+def mean_of(rows: Rows, metric: str, **wanted: Any) -> Measurement:
+    """Return the mean of a metric over seeds, of the rows that have these values."""
+    return SEEDS.mean(where(rows, **wanted), metric)
+
+
 def draw_agents(ax: Axes, rows: Rows, agents: Sequence[str], metric: str, cost: str) -> None:
     """Draw a metric over a cost; the sizes of an agent are joined by a line."""
     for agent in agents:
@@ -96,6 +110,92 @@ def scaling_figure(rows: Rows, agents: Sequence[str], cost: str) -> Figure:
     """Draw one row of three panels, at the figures' number of indices."""
     figure = Figure(figsize=(6.75, 2.6))
     axes = figure.subplots(1, 3)
-    draw_row(axes, shown_at(rows, {}, NUM_SAMPLES), agents, cost)
+    draw_row(axes, shown_at(rows, {}), agents, cost)
     add_legend(figure, axes[2])
     return figure
+
+
+def of(agent: str, *, size: Extreme = SMALLEST, indices: int = NUM_SAMPLES) -> Select:
+    """Return an agent's smallest or largest variant with so many indices, if it needs any."""
+    return select(agent=agent, size=size, indices=indices)
+
+
+EPINET = of("epinet")
+"""The epinet on the smallest base network."""
+
+
+def _growth(rows: Rows) -> Measurement:
+    """Return the change in joint loss from the smallest to the largest ensemble, minus that of the base network."""
+    found = []
+    for agent in ("ensemble", "resnet"):
+        large, small = (SEEDS.values(of(agent, size=size)(rows), "joint") for size in (LARGEST, SMALLEST))
+        found.append({seed: large[seed] - small[seed] for seed in large.keys() & small.keys()})
+    return mean_over([found[0][seed] - found[1][seed] for seed in sorted(found[0].keys() & found[1].keys())])
+
+
+def scaling_claims(artifact: str) -> tuple[Claim, ...]:
+    """Return the claims about base networks, ensembles and epinets on one data set."""
+    resnet, ensemble = of("resnet"), of("ensemble", size=LARGEST)
+    alike = (
+        select(agent="epinet", indices=NUM_SAMPLES),
+        select(agent="resnet"),
+        Paired(within=("size",), of_ratios=True),
+    )
+    return (
+        Claim(
+            f"{artifact}-ensemble",
+            "The epinet on the smallest network predicts jointly better than the largest ensemble of it.",
+            "joint log-loss, epinet - largest ensemble",
+            Difference("joint", EPINET, ensemble, SEEDS),
+            at_most(0),
+        ),
+        Claim(
+            f"{artifact}-base",
+            "The epinet predicts jointly better than its base network.",
+            "joint log-loss, epinet - base",
+            Difference("joint", EPINET, resnet, SEEDS),
+            at_most(0),
+        ),
+        Claim(
+            f"{artifact}-size",
+            "The epinet has less than twice the parameters of its base network.",
+            "parameters, epinet / base",
+            Ratio("parameters", EPINET, resnet, Each(("seed",))),
+            at_most(2),
+        ),
+        Claim(
+            f"{artifact}-error",
+            "The epinet leaves the classification error of networks as it is.",
+            "relative difference in error, mean over sizes",
+            RelativeChange("error", *alike),
+            equals(0, tolerance=0.1),
+        ),
+        Claim(
+            f"{artifact}-marginal",
+            "The epinet leaves the marginal log-loss of networks as it is.",
+            "relative difference in marginal log-loss, mean over sizes",
+            RelativeChange("marginal", *alike),
+            equals(0, tolerance=0.1),
+        ),
+        Claim(
+            f"{artifact}-growth",
+            "Ensembles gain more in joint log-loss by more particles than networks by more layers.",
+            "change in joint log-loss from smallest to largest, ensemble - base",
+            _growth,
+            at_most(0),
+        ),
+        Claim(
+            f"{artifact}-larger",
+            "Larger networks predict marginals better.",
+            "marginal log-loss, largest - smallest base",
+            Difference("marginal", of("resnet", size=LARGEST), resnet, SEEDS),
+            at_most(0),
+        ),
+        Claim(
+            f"{artifact}-ensemble-marginal",
+            "In marginal log-loss, the largest ensemble does not reach the largest network.",
+            "marginal log-loss, largest ensemble - largest base",
+            Difference("marginal", ensemble, of("resnet", size=LARGEST), SEEDS),
+            at_least(0),
+        ),
+    )

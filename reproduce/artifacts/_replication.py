@@ -7,9 +7,13 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from ..artifact import Artifact, Tolerance
+from ..claims import Select, select
 from ..configs.replication import Replication, Study
-from ..over_bases import Rows, mean_of, values_of
+from ..stats import BASES, SMALLEST, Rows, values_of, where
 from ..style import AGENTS
+
+TAU = 10
+NUM_SAMPLES = 1000
 
 LOSSES: Mapping[str, Tolerance] = {
     "joint": Tolerance(absolute=0.05, relative=0.05),
@@ -63,6 +67,17 @@ RECIPES = {
 """Shades around the epinet's blue."""
 
 
+def shown(rows: Rows, **wanted: Any) -> Rows:
+    """Return the rows at the figures' tau and M, or exact, at the chosen temperature unless told otherwise."""
+    return where(rows, **{"kind": "tuned", "tau": TAU, "indices": NUM_SAMPLES, **wanted})
+
+
+def epinets(recipe: str, *, kind: str = "tuned", depth: Any = SMALLEST) -> Select:
+    """Return the epinets of a recipe on bases of the particles' depth, or on all."""
+    wanted = {} if depth is None else {"depth": depth}
+    return select(part="epinets", recipe=recipe, kind=kind, tau=TAU, indices=NUM_SAMPLES, **wanted)
+
+
 def look_of(agent: str) -> dict[str, Any]:
     """Return how an agent of the replication is drawn; "epinet released" is the epinet of that recipe."""
     name, _, recipe = agent.partition(" ")
@@ -74,7 +89,7 @@ def look_of(agent: str) -> dict[str, Any]:
 
 def points(groups: Sequence[Rows], metric: str) -> tuple[list[float], list[float]]:
     """Return the mean and the error of a metric for each group of rows."""
-    found = [mean_of(rows, metric) for rows in groups]
+    found = [BASES.mean(rows, metric) for rows in groups]
     return [mean for mean, _ in found], [0.0 if math.isnan(error) else error for _, error in found]
 
 

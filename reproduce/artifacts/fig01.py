@@ -1,15 +1,14 @@
 """Figure 1: one marginal prediction, and two joint predictions that agree with it."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, PathPatch
 from matplotlib.path import Path
 
 from ..artifact import Artifact, Tolerance
+from ..claims import Claim, Exact, equals, select
 from ..configs import RabbitDuck
+from ..stats import Rows
 from ..style import INK, Cells, draw_cells
 
 ARTIFACT = Artifact(
@@ -35,13 +34,50 @@ ARTIFACT = Artifact(
         "Left, the drawing and its marginal prediction, the same for both ENNs. Their tables of two labels "
         "differ, joint and conditional ones."
     ),
+    place="Section 1, Figure 1",
+    claims=(
+        Claim(
+            "fig01-marginals",
+            "Both joint predictions agree with the uniform marginal prediction.",
+            "largest distance of a marginal probability from 1/2",
+            Exact(lambda row: abs(row["exact"] - 0.5), select(table="marginal")),
+            equals(0, tolerance=1e-05),
+        ),
+        Claim(
+            "fig01-ambiguous",
+            "With inevitable uncertainty the first label does not alter the prediction of the second.",
+            "largest distance of P(y2 | y1) from 1/2",
+            Exact(lambda row: abs(row["exact"] - 0.5), select(table="conditional", enn="ambiguous")),
+            equals(0, tolerance=1e-05),
+        ),
+        Claim(
+            "fig01-insufficient",
+            "With insufficient data the first label gives all probability to the same second label.",
+            "largest distance of P(y2 | y1) from one for equal labels, zero for others",
+            Exact(
+                lambda row: abs(row["exact"] - (row["y1"] == row["y2"])),
+                select(table="conditional", enn="insufficient"),
+            ),
+            equals(0, tolerance=1e-05),
+        ),
+        Claim(
+            "fig01-monte-carlo",
+            "The joint prediction averaged over samples of a Gaussian index is the exact one.",
+            "largest difference of a Monte Carlo probability from the exact one",
+            Exact(
+                lambda row: row["monte_carlo"] - row["exact"], select(table="joint"), "farthest", error="standard_error"
+            ),
+            equals(0, tolerance=0.01),
+            location="Eq. (2)",
+        ),
+    ),
 )
 
 _LABELS = ("R", "D")
 _TITLES = {"ambiguous": "ambiguous drawing", "insufficient": "insufficient data"}
 
 
-def _pick(rows: Sequence[Mapping[str, Any]], enn: str, table: str) -> Cells:
+def _pick(rows: Rows, enn: str, table: str) -> Cells:
     """Return the exact probabilities of one table."""
     chosen = [row for row in rows if row["enn"] == enn and row["table"] == table]
     return {(row["y1"], row.get("y2", "")): row["exact"] for row in chosen}
@@ -91,7 +127,7 @@ def _draw_animal(ax: Axes) -> None:
     ax.axis("off")
 
 
-def draw(rows: Sequence[Mapping[str, Any]]) -> Figure:
+def draw(rows: Rows) -> Figure:
     """Draw the figure."""
     figure = Figure(figsize=(6.75, 3.3))
     grid = figure.add_gridspec(2, 3, width_ratios=(1, 1.15, 1.15))

@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from ..configs.images import PAIRS
-from ._images import SCALED, TRAINED, Rows, image_artifact, scaling_figure
+from ._images import SCALED, TRAINED, Rows, image_artifact, scaling_claims, scaling_figure
 
 ARTIFACT = image_artifact(
     title="Base networks, ensembles and epinets against parameters",
@@ -14,6 +14,8 @@ ARTIFACT = image_artifact(
     minutes={"smoke": 0.5, "laptop": 9, "paper": 6300},
     data="digit pairs instead of ImageNet, MLPs instead of ResNets",
     caption="Ensembles are of the smallest base network; there is an epinet on each base network.",
+    place="Section 6, Figure 2",
+    claims=scaling_claims("fig02"),
 )
 
 

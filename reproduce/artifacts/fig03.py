@@ -1,13 +1,15 @@
 """Figure 3: how two ENNs use the index."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
 from matplotlib.figure import Figure, SubFigure
 
 from ..artifact import Artifact, Tolerance
+from ..claims import Claim, Exact, equals, select
 from ..configs import EnnRabbitDuck
+from ..stats import Rows
 from ..style import AGENTS, INK, draw_cells
 
 ARTIFACT = Artifact(
@@ -29,18 +31,39 @@ ARTIFACT = Artifact(
         "Above, the prediction of one label at each index. Below, tables of two labels at the indices of the "
         "dotted lines, and their mean over all indices."
     ),
+    place="Section 3, Figure 3a",
+    claims=(
+        Claim(
+            "fig03-ambiguous",
+            "The marginal prediction of the first ENN does not vary with the index.",
+            "range of P(y = R | z) over the index",
+            Exact("probability", select(kind="curve", enn="ambiguous"), "range"),
+            equals(0, tolerance=1e-05),
+        ),
+        Claim(
+            "fig03-insufficient",
+            "Integrated over the index the table of the second ENN is diagonal, with 0.5 in each diagonal entry.",
+            "largest distance of a cell from that",
+            Exact(
+                lambda row: abs(row["probability"] - 0.5 * (row["y1"] == row["y2"])),
+                select(kind="integral", enn="insufficient"),
+            ),
+            equals(0, tolerance=1e-05),
+            location="Section 3, Figure 3b",
+        ),
+    ),
 )
 
 _LABELS = ("R", "D")
 _TITLES = {"ambiguous": "(a) an ambiguous drawing", "insufficient": "(b) insufficient data"}
 
 
-def _cells(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], float]:
+def _cells(rows: Rows) -> dict[tuple[str, str], float]:
     """Return the probabilities of a table."""
     return {(row["y1"], row["y2"]): row["probability"] for row in rows}
 
 
-def _pieces(curve: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+def _pieces(curve: Rows) -> list[list[Mapping[str, Any]]]:
     """Return the parts of a curve between its jumps, so that no line is drawn across one."""
     pieces = [[curve[0]]]
     for before, after in pairwise(curve):
@@ -50,7 +73,7 @@ def _pieces(curve: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]
     return pieces
 
 
-def _draw_enn(figure: SubFigure, rows: Sequence[Mapping[str, Any]], title: str) -> None:
+def _draw_enn(figure: SubFigure, rows: Rows, title: str) -> None:
     """Draw the output of one ENN along the index, and below it tables at two indices and their integral."""
     figure.suptitle(title, fontsize=10)
     shown = sorted({row["z"] for row in rows if row["kind"] == "at z"})
@@ -73,7 +96,7 @@ def _draw_enn(figure: SubFigure, rows: Sequence[Mapping[str, Any]], title: str) 
     draw_cells(table, _cells(integral), _LABELS, _LABELS, title="mean over $z$", y1="$y_1$", y2="$y_2$")
 
 
-def draw(rows: Sequence[Mapping[str, Any]]) -> Figure:
+def draw(rows: Rows) -> Figure:
     """Draw the figure."""
     figure = Figure(figsize=(6.75, 3.3))
     halves = figure.subfigures(1, 2, wspace=0.04, squeeze=False)

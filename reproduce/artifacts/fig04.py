@@ -8,8 +8,16 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 from ..artifact import Artifact, Tolerance
+from ..claims import Claim, Exact, equals, select
 from ..configs import EpinetDiagram
+from ..stats import Rows
 from ..style import AGENTS, INK
+
+
+def _check(name: str) -> Exact:
+    """Return the value of a check, the largest if there are several."""
+    return Exact("value", select(kind="check", part=lambda part: part.startswith(name)))
+
 
 ARTIFACT = Artifact(
     title="The parts of an epinet",
@@ -27,6 +35,39 @@ ARTIFACT = Artifact(
     data="shapes and counts of a model of the Neural Testbed's size, no data",
     exact=True,
     caption="Each box has the layers and the number of parameters; gray ones are never trained.",
+    place="Section 4.1",
+    claims=(
+        Claim(
+            "fig04-sum",
+            "The ENN is the sum of the base network, the learnable epinet and the prior networks.",
+            "largest difference of an output from the sum of the parts",
+            _check("output minus"),
+            equals(0, tolerance=1e-05),
+            location="Eq. (4) and (5)",
+        ),
+        Claim(
+            "fig04-stop-gradient",
+            "The features are stopped: no gradient of the epinet reaches the base network.",
+            "largest gradient of what the epinet adds with respect to the base",
+            _check("gradient of the epinet to the base"),
+            equals(0, tolerance=0),
+            location="Eq. (4)",
+        ),
+        Claim(
+            "fig04-prior",
+            "The prior network has no trainable parameters.",
+            "trainable parameters of the prior networks",
+            Exact("trainable", select(kind="part", part="prior")),
+            equals(0, tolerance=0),
+        ),
+        Claim(
+            "fig04-one-pass",
+            "Many samples of the ENN need one forward pass of the base network.",
+            "passes of the base network while the samples of one input are drawn",
+            _check("passes of the base"),
+            equals(1, tolerance=0),
+        ),
+    ),
 )
 
 _FEATURE_BUS, _INDEX_BUS, _SUM = 8.05, 8.4, 14.4
@@ -71,9 +112,7 @@ def _prior_lines(part: Mapping[str, Any], number: int) -> list[str]:
     ]
 
 
-def _draw_boxes(
-    ax: Axes, parts: Mapping[str, Any], priors: Sequence[Mapping[str, Any]], heights: Sequence[float]
-) -> None:
+def _draw_boxes(ax: Axes, parts: Mapping[str, Any], priors: Rows, heights: Sequence[float]) -> None:
     """Draw the parts of the model."""
     blue = AGENTS["epinet"].color
     low = heights[-1] - _DROP
@@ -100,7 +139,7 @@ def _draw_boxes(
     ax.text(16.9, heights[0] - 0.8, words, ha="center", va="top", fontsize=7.2)
 
 
-def _draw_arrows(ax: Axes, priors: Sequence[Mapping[str, Any]], heights: Sequence[float]) -> None:
+def _draw_arrows(ax: Axes, priors: Rows, heights: Sequence[float]) -> None:
     """Draw what flows where: inputs in black, the index in blue, and the mark of the stopped gradient."""
     blue = AGENTS["epinet"].color
     first, low = heights[0], heights[-1] - _DROP
@@ -126,7 +165,7 @@ def _draw_arrows(ax: Axes, priors: Sequence[Mapping[str, Any]], heights: Sequenc
     _arrow(ax, (_SUM + 0.3, first), (15.45, first))
 
 
-def draw(rows: Sequence[Mapping[str, Any]]) -> Figure:
+def draw(rows: Rows) -> Figure:
     """Draw the figure."""
     parts = {row["part"]: row for row in rows if row["kind"] == "part"}
     priors = [row for row in rows if row["kind"] == "part" and row["part"] == "prior"]

@@ -1,18 +1,30 @@
 """Figure 5: marginal and joint divergence of the testbed's agents, against parameters and against compute."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatterSciNotation, LogLocator
 
 from ..artifact import Artifact
-from ..configs.testbed import BALANCED, FEW, Scaling, scaling_variants
-from ..stratified import as_one, labels_of, mean_of
+from ..claims import Claim, Difference, Exact, Ratio, RelativeChange, at_least, at_most, select
+from ..configs.testbed import BALANCED, ENSEMBLE_SIZES, FEW, TUNED_CHAIN, Scaling, scaling_variants, variant_of
+from ..stats import PROBLEMS, Each, Rows, Totals, where
 from ..style import AGENTS, set_log_scale
-from ._testbed import TESTBED
+from ._testbed import TESTBED, as_one, labels_of, largest, mean_of, smallest
+
+
+def _trained_by_sgd(rows: Rows) -> Rows:
+    """Return the largest variants of the agents that are trained as `mlp` is."""
+    agents = ("ensemble", "dropout", "bbb", "hypermodel", "ensemble+", "epinet")
+    return [row for agent in agents for row in largest(agent)(rows)]
+
+
+def _tuned_chains(rows: Rows) -> Rows:
+    """Return the rows of `sgmcmc` if its chains have the tuned length: what shorter ones save says nothing."""
+    chains = where(rows, agent="sgmcmc")
+    return chains if any(f"num_steps={TUNED_CHAIN}" in row["label"] for row in chains) else []
+
 
 ARTIFACT = Artifact(
     title="Marginal and joint divergence of eight agents against their cost",
@@ -33,6 +45,112 @@ ARTIFACT = Artifact(
         "curve over its number of particles: where it begins at one, `mlp` lies under that point. The dashed "
         "line is `sgmcmc`, whose cost depends on the problem."
     ),
+    place="Section 5",
+    claims=(
+        Claim(
+            "fig05-marginals",
+            "After tuning, all agents are alike in marginal prediction.",
+            "largest relative difference in marginal KL from mlp, of agents trained by SGD",
+            RelativeChange("marginal", _trained_by_sgd, largest("mlp"), PROBLEMS, each="label"),
+            at_most(0.25),
+        ),
+        Claim(
+            "fig05-ensemble",
+            "The epinet predicts jointly much better than a large ensemble, of 100 particles at tier paper.",
+            "joint KL, epinet / largest ensemble",
+            Ratio("joint", largest("epinet"), largest("ensemble"), PROBLEMS),
+            at_most(0.75),
+        ),
+        Claim(
+            "fig05-size",
+            "The epinet has less than twice the parameters of a particle.",
+            "largest ratio of parameters, epinet / mlp",
+            Ratio("parameters", largest("epinet"), largest("mlp"), Each(("problem",))),
+            at_most(2),
+        ),
+        Claim(
+            "fig05-compute",
+            "The epinet costs much less than the largest ensemble.",
+            "training FLOPs, largest ensemble / epinet",
+            Ratio(
+                "flops",
+                select(label=variant_of("ensemble", num_particles=ENSEMBLE_SIZES[-1]).label),
+                largest("epinet"),
+                Totals(),
+            ),
+            at_least(5),
+        ),
+        Claim(
+            "fig05-ensemble-plus",
+            "The epinet is better than the largest ensemble with prior functions.",
+            "joint KL, epinet - largest ensemble+",
+            Difference("joint", largest("epinet"), largest("ensemble+"), PROBLEMS),
+            at_most(0),
+        ),
+        Claim(
+            "fig05-ensemble-plus-small",
+            "The epinet is better than an ensemble with prior functions of few particles.",
+            "joint KL, epinet - smallest ensemble+",
+            Difference("joint", largest("epinet"), smallest("ensemble+"), PROBLEMS),
+            at_most(0),
+        ),
+        Claim(
+            "fig05-dropout",
+            "The epinet predicts jointly better than dropout.",
+            "joint KL, epinet - dropout",
+            Difference("joint", largest("epinet"), largest("dropout"), PROBLEMS),
+            at_most(0),
+        ),
+        Claim(
+            "fig05-bbb",
+            "The epinet predicts jointly better than bbb.",
+            "joint KL, epinet - bbb",
+            Difference("joint", largest("epinet"), largest("bbb"), PROBLEMS),
+            at_most(0),
+        ),
+        Claim(
+            "fig05-hypermodel",
+            "The epinet predicts jointly better than hypermodel.",
+            "joint KL, epinet - hypermodel",
+            Difference("joint", largest("epinet"), largest("hypermodel"), PROBLEMS),
+            at_most(0),
+        ),
+        Claim(
+            "fig05-sgmcmc",
+            "Stochastic-gradient MCMC, near the Bayes optimum, predicts jointly best.",
+            "joint KL, epinet - sgmcmc",
+            Difference("joint", largest("epinet"), select(agent="sgmcmc"), PROBLEMS),
+            at_least(0),
+        ),
+        Claim(
+            "fig05-sgmcmc-compute",
+            "Stochastic-gradient MCMC costs much more than the epinet.",
+            "training FLOPs, sgmcmc / epinet",
+            Ratio("flops", _tuned_chains, largest("epinet"), Totals()),
+            at_least(5),
+        ),
+        Claim(
+            "fig05-growth",
+            "Ensembles predict jointly better the more particles they have.",
+            "joint KL, largest - smallest ensemble",
+            Difference("joint", largest("ensemble"), smallest("ensemble"), PROBLEMS),
+            at_most(0),
+        ),
+        Claim(
+            "fig05-growth-plus",
+            "Ensembles with prior functions do, too.",
+            "joint KL, largest - smallest ensemble+",
+            Difference("joint", largest("ensemble+"), smallest("ensemble+"), PROBLEMS),
+            at_most(0),
+        ),
+        Claim(
+            "fig05-finite",
+            "No agent diverges on any problem.",
+            "runs with values that are not finite",
+            Exact(lambda row: row["nonfinite"] != 0, which="sum"),
+            at_most(0),
+        ),
+    ),
 )
 
 _METRICS = {"marginal": "marginal KL ($\\tau = 1$)", "joint": "joint KL ($\\tau = 10$)"}
@@ -40,13 +158,13 @@ _COSTS = {"parameters": "parameters", "flops": "training compute (counted FLOPs)
 _ORDER = ("mlp", "dropout", "bbb", "hypermodel", "epinet", "ensemble", "ensemble+")
 
 
-def _cost(rows: Sequence[Mapping[str, Any]], label: str, cost: str) -> float:
+def _cost(rows: Rows, label: str, cost: str) -> float:
     """Return the geometric mean of a cost over problems, whose sizes span decades."""
     values = [math.log(row[cost]) for row in rows if row["label"] == label]
     return math.exp(sum(values) / len(values))
 
 
-def _draw_panel(ax: Axes, rows: Sequence[Mapping[str, Any]], metric: str, cost: str) -> None:
+def _draw_panel(ax: Axes, rows: Rows, metric: str, cost: str) -> None:
     """Draw all agents; an ensemble is one curve over its size."""
     present = [agent for agent in _ORDER if labels_of(rows, agent)]
     for agent in present:
@@ -75,7 +193,7 @@ def _draw_panel(ax: Axes, rows: Sequence[Mapping[str, Any]], metric: str, cost: 
     set_log_scale(ax)
 
 
-def draw(rows: Sequence[Mapping[str, Any]]) -> Figure:
+def draw(rows: Rows) -> Figure:
     """Draw the figure."""
     figure = Figure(figsize=(6.75, 5.2))
     axes = figure.subplots(2, 2, sharex="row")

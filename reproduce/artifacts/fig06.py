@@ -2,10 +2,11 @@
 
 from matplotlib.figure import Figure
 
+from ..claims import Claim, Difference, at_most
 from ..configs.images import PAIRS
-from ..over_seeds import shown_at
+from ..stats import SEEDS
 from ..style import add_legend
-from ._images import NUM_SAMPLES, PAPER_COUNTS, TRAINED, Rows, draw_row, image_artifact
+from ._images import EPINET, NUM_SAMPLES, PAPER_COUNTS, TRAINED, Rows, draw_row, image_artifact, of, shown_at
 
 ARTIFACT = image_artifact(
     title="The same with the uncertainty baselines",
@@ -18,6 +19,69 @@ ARTIFACT = image_artifact(
     caption=(
         "As Figure 2, with baselines on the smallest base network: above with the paper's numbers of index "
         "samples, below with one number for all."
+    ),
+    place="Section 6, Figure 6",
+    claims=(
+        Claim(
+            "fig06-dropout",
+            "The epinet predicts jointly better than dropout.",
+            "joint log-loss, epinet - dropout (M = 10 for dropout)",
+            Difference("joint", EPINET, of("dropout", indices=10), SEEDS),
+            at_most(0),
+        ),
+        Claim(
+            "fig06-mimo",
+            "The epinet predicts jointly better than mimo.",
+            "joint log-loss, epinet - mimo",
+            Difference("joint", EPINET, of("mimo"), SEEDS),
+            at_most(0),
+        ),
+        Claim(
+            "fig06-sngp",
+            "The epinet predicts jointly better than sngp.",
+            "joint log-loss, epinet - sngp (M = 10 for sngp)",
+            Difference("joint", EPINET, of("sngp", indices=10), SEEDS),
+            at_most(0),
+        ),
+        Claim(
+            "fig06-het",
+            "The epinet predicts jointly better than het.",
+            "joint log-loss, epinet - het",
+            Difference("joint", EPINET, of("het"), SEEDS),
+            at_most(0),
+        ),
+        Claim(
+            "fig06-dropout-equal",
+            "The epinet predicts jointly better than dropout also with as many indices.",
+            "joint log-loss, epinet - dropout, M = 1000 for both",
+            Difference("joint", EPINET, of("dropout"), SEEDS),
+            at_most(0),
+            location="beyond the paper",
+        ),
+        Claim(
+            "fig06-sngp-equal",
+            "The epinet predicts jointly better than sngp also with as many indices.",
+            "joint log-loss, epinet - sngp, M = 1000 for both",
+            Difference("joint", EPINET, of("sngp"), SEEDS),
+            at_most(0),
+            location="beyond the paper",
+        ),
+        Claim(
+            "fig06-no-prior",
+            "With its prior the epinet predicts jointly better than without.",
+            "joint log-loss, epinet - the same without prior",
+            Difference("joint", EPINET, of("epinet without prior"), SEEDS),
+            at_most(0),
+            location="beyond the paper",
+        ),
+        Claim(
+            "fig06-head",
+            "The epinet predicts jointly better than a head of its capacity without an index.",
+            "joint log-loss, epinet - deterministic head",
+            Difference("joint", EPINET, of("deterministic head"), SEEDS),
+            at_most(0),
+            location="beyond the paper",
+        ),
     ),
 )
 
@@ -32,7 +96,7 @@ def draw(rows: Rows) -> Figure:
         (axes[0], PAPER_COUNTS, "dropout and sngp with $M = 10$"),
         (axes[1], {}, f"all with $M = {NUM_SAMPLES}$"),
     ):
-        draw_row(line, shown_at(rows, counts, NUM_SAMPLES), _AGENTS, "parameters")
+        draw_row(line, shown_at(rows, counts), _AGENTS, "parameters")
         line[1].set_title(words)
     add_legend(figure, axes[0][2])
     return figure

@@ -1,12 +1,12 @@
 """Figure 7: images of dyadic batches, and of augmented ones."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..configs.images import PAIRS
+from ..stats import Rows
 from ._images import image_artifact
 
 ARTIFACT = image_artifact(
@@ -21,7 +21,6 @@ ARTIFACT = image_artifact(
     caption="Each line is a batch of draws from two anchors; the label of an image stands above it.",
 )
 
-Rows = Sequence[Mapping[str, Any]]
 
 # White space beside and above an image, as shares of its width and height.
 _GAP, _LABEL = 0.12, 0.45

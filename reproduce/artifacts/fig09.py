@@ -1,17 +1,25 @@
 """Figure 9: the testbed's epinet, one hyperparameter at a time."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..artifact import Artifact
+from ..claims import Claim, Difference, RelativeChange, at_least, at_most, equals, select
 from ..configs.testbed import ABLATIONS, Ablation, Changes, variant_of
-from ..stratified import mean_of
+from ..stats import PROBLEMS, Rows
 from ..style import AGENTS, MUTED
-from ._testbed import TESTBED
+from ._testbed import TESTBED, epinet, mean_of
+
+
+def _farthest(name: str, values: Sequence[Any]) -> RelativeChange:
+    """Compare each of these values of a hyperparameter with the tuned one."""
+    labels = {variant_of("epinet", **{name: value}).label for value in values}
+    return RelativeChange("joint", select(label=lambda label: label in labels), epinet(), PROBLEMS, each="label")
+
 
 ARTIFACT = Artifact(
     title="The epinet, one hyperparameter at a time",
@@ -30,6 +38,86 @@ ARTIFACT = Artifact(
     minutes={"smoke": 0.2, "laptop": 1.5, "paper": 90},
     data="Neural Testbed",
     caption="Dotted lines mark the tuned values.",
+    place="Appendix F.4",
+    claims=(
+        Claim(
+            "fig09-index-joint",
+            "A larger index dimension improves joint predictions.",
+            "joint KL, 32 - 1",
+            Difference("joint", epinet(index_dim=32), epinet(index_dim=1), PROBLEMS),
+            at_most(0),
+        ),
+        Claim(
+            "fig09-index-marginal",
+            "A larger index dimension improves marginal predictions.",
+            "marginal KL, 32 - 1",
+            Difference("marginal", epinet(index_dim=32), epinet(index_dim=1), PROBLEMS),
+            at_most(0),
+        ),
+        Claim(
+            "fig09-layers",
+            "The number of hidden layers does not matter much.",
+            "largest relative difference in joint KL from two layers",
+            _farthest("epinet_hidden", [(15,) * layers for layers in (1, 3, 4)]),
+            at_most(0.15),
+        ),
+        Claim(
+            "fig09-width",
+            "The width does not matter much once it is large enough.",
+            "largest relative difference in joint KL from width 15, of widths 50 and 100",
+            _farthest("epinet_hidden", [(width,) * 2 for width in (50, 100)]),
+            at_most(0.15),
+        ),
+        Claim(
+            "fig09-prior-marginal",
+            "A smaller prior scale predicts marginals better.",
+            "marginal KL, factor 0 - factor 3",
+            Difference("marginal", epinet(prior_scale=0.0), epinet(prior_scale=3.0), PROBLEMS),
+            at_most(0),
+        ),
+        Claim(
+            "fig09-prior-none",
+            "Too small a prior scale degrades joint predictions.",
+            "joint KL, factor 0 - tuned",
+            Difference("joint", epinet(prior_scale=0.0), epinet(), PROBLEMS),
+            at_least(0),
+        ),
+        Claim(
+            "fig09-prior-large",
+            "Too large a prior scale degrades joint predictions.",
+            "joint KL, factor 3 - tuned",
+            Difference("joint", epinet(prior_scale=3.0), epinet(), PROBLEMS),
+            at_least(0),
+        ),
+        Claim(
+            "fig09-prior-width",
+            "Wider prior networks improve joint predictions.",
+            "joint KL, width 50 - width 1",
+            Difference("joint", epinet(prior_hidden=(50, 50)), epinet(prior_hidden=(1, 1)), PROBLEMS),
+            at_most(0),
+        ),
+        Claim(
+            "fig09-prior-width-marginal",
+            "Beyond a point, wider prior networks improve little.",
+            "relative difference in joint KL, width 50 - width 10",
+            RelativeChange("joint", epinet(prior_hidden=(50, 50)), epinet(prior_hidden=(10, 10)), PROBLEMS),
+            equals(0, tolerance=0.15),
+        ),
+        Claim(
+            "fig09-decay-small",
+            "Too small an L2 decay degrades joint predictions.",
+            "joint KL, factor 0.002 - tuned",
+            Difference("joint", epinet(decay=0.002), epinet(), PROBLEMS),
+            at_least(0),
+        ),
+        Claim(
+            "fig09-decay-large",
+            "Too large an L2 decay degrades joint predictions.",
+            "joint KL, factor 20 - tuned",
+            Difference("joint", epinet(decay=20.0), epinet(), PROBLEMS),
+            at_least(0),
+        ),
+    ),
 )
 
 _METRICS = {"marginal": "marginal KL", "joint": "joint KL"}
@@ -51,7 +139,7 @@ def _setting(row: str, changes: Changes) -> float:
     return value[0] if isinstance(value, tuple) else value
 
 
-def _draw_row(ax: Axes, rows: Sequence[Mapping[str, Any]], row: str, sweep: tuple[Changes, ...], metric: str) -> None:
+def _draw_row(ax: Axes, rows: Rows, row: str, sweep: tuple[Changes, ...], metric: str) -> None:
     """Draw one factor: its values at equal distances, since some of them are zero."""
     known = {_TUNED[row]: variant_of("epinet").label}
     known |= {_setting(row, changes): variant_of("epinet", **dict(changes)).label for changes in sweep}
@@ -71,7 +159,7 @@ def _draw_row(ax: Axes, rows: Sequence[Mapping[str, Any]], row: str, sweep: tupl
     ax.set_ylim(0 if low < 0.5 * high else 0.8 * low, 1.1 * high)
 
 
-def draw(rows: Sequence[Mapping[str, Any]]) -> Figure:
+def draw(rows: Rows) -> Figure:
     """Draw the figure, two factors in a line; a dotted line marks the tuned value."""
     labels = {row["label"] for row in rows}
     shown = [

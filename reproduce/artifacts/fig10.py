@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from ..configs.images import DIGITS
-from ._images import SCALED, TRAINED, Rows, image_artifact, scaling_figure
+from ._images import SCALED, TRAINED, Rows, image_artifact, scaling_claims, scaling_figure
 
 ARTIFACT = image_artifact(
     title="Base networks, ensembles and epinets on CIFAR-10",
@@ -14,6 +14,8 @@ ARTIFACT = image_artifact(
     minutes={"smoke": 0.5, "laptop": 3, "paper": 5},
     data="digits instead of CIFAR-10, MLPs instead of ResNets",
     caption="As Figure 2.",
+    place="Appendix G.3, Figure 10",
+    claims=scaling_claims("fig10"),
 )
 
 

@@ -2,8 +2,10 @@
 
 from matplotlib.figure import Figure
 
+from ..claims import Claim, Ratio, at_most
 from ..configs.images import PAIRS
-from ._images import SCALED, TRAINED, Rows, image_artifact, scaling_figure
+from ..stats import LARGEST, Each
+from ._images import EPINET, SCALED, TRAINED, Rows, image_artifact, of, scaling_figure
 
 ARTIFACT = image_artifact(
     title="Base networks, ensembles and epinets against operations",
@@ -14,6 +16,23 @@ ARTIFACT = image_artifact(
     minutes={"smoke": 0.5, "laptop": 0.1, "paper": 0},
     data="digit pairs instead of ImageNet, MLPs instead of ResNets",
     caption="The agents of Figure 2.",
+    place="Appendix G.4, Figure 12",
+    claims=(
+        Claim(
+            "fig12-half",
+            "A thousand indices cost less than half of the network.",
+            "FLOPs, epinet / base",
+            Ratio("flops", EPINET, of("resnet"), Each(("seed",))),
+            at_most(1.5),
+        ),
+        Claim(
+            "fig12-ensemble",
+            "The epinet costs fewer operations than the largest ensemble.",
+            "FLOPs, epinet / largest ensemble",
+            Ratio("flops", EPINET, of("ensemble", size=LARGEST), Each(("seed",))),
+            at_most(1),
+        ),
+    ),
 )
 
 

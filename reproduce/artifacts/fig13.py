@@ -4,10 +4,17 @@ import math
 
 from matplotlib.figure import Figure
 
+from ..claims import Claim, Difference, Select, at_least, at_most, select
 from ..configs.images import PAIRS
-from ..over_seeds import mean_of, sizes_of
+from ..stats import SEEDS, SMALLEST
 from ..style import AGENTS, add_legend
-from ._images import COSTS, METRICS, Rows, image_artifact
+from ._images import COSTS, METRICS, Rows, image_artifact, mean_of, of, sizes_of
+
+
+def _with(num_samples: int) -> Select:
+    """Return the epinets on the smallest base with so many indices."""
+    return select(agent="epinet", size=SMALLEST, num_samples=num_samples)
+
 
 ARTIFACT = image_artifact(
     title="Epinets with more and more indices",
@@ -20,6 +27,37 @@ ARTIFACT = image_artifact(
     caption=(
         "A curve is the epinet on one base network, with more and more indices from left to right; crosses "
         "are the base networks alone."
+    ),
+    place="Appendix G.4, Figure 13",
+    claims=(
+        Claim(
+            "fig13-few",
+            "Even ten indices improve on the base network.",
+            "joint log-loss, epinet with M = 10 - base",
+            Difference("joint", _with(10), of("resnet"), SEEDS),
+            at_most(0),
+        ),
+        Claim(
+            "fig13-more",
+            "Joint log-loss falls with the number of indices.",
+            "joint log-loss, M = 1000 - M = 10",
+            Difference("joint", _with(1000), _with(10), SEEDS),
+            at_most(0),
+        ),
+        Claim(
+            "fig13-beyond",
+            "It keeps falling beyond a thousand.",
+            "joint log-loss, M = 3000 - M = 1000",
+            Difference("joint", _with(3000), _with(1000), SEEDS),
+            at_most(0),
+        ),
+        Claim(
+            "fig13-marginal",
+            "In marginal log-loss, no number of indices is better than the base network.",
+            "marginal log-loss, M = 3000 - base",
+            Difference("marginal", _with(3000), of("resnet"), SEEDS),
+            at_least(0),
+        ),
     ),
 )
 

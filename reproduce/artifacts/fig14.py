@@ -5,10 +5,19 @@ import math
 from matplotlib.figure import Figure
 
 from ..artifact import Tolerance
+from ..claims import Claim, Difference, RelativeChange, Select, at_least, at_most, select
 from ..configs.images import ABLATION_ROWS, PAIRS, ImageStudy, tuned_value
-from ..over_seeds import mean_of
+from ..stats import SEEDS
 from ..style import AGENTS, MUTED
-from ._images import LOSSES, METRICS, Rows, image_artifact
+from ._images import LOSSES, METRICS, Rows, image_artifact, mean_of
+
+_DEFAULT = select(row="default")
+
+
+def _at(row: str, value: float) -> Select:
+    """Return the epinets with another value of one hyperparameter."""
+    return select(row=row, value=value)
+
 
 ARTIFACT = image_artifact(
     title="The image epinet, one hyperparameter at a time",
@@ -22,6 +31,72 @@ ARTIFACT = image_artifact(
     # Two machines that round differently were up to 0.11 apart in a few epinets of one seed.
     tolerances={**LOSSES, "joint": Tolerance(absolute=0.3, relative=0.15)},
     caption="Dotted lines mark the default values.",
+    place="Appendix G.5, Figure 14",
+    claims=(
+        Claim(
+            "fig14-index",
+            "A larger index dimension improves joint predictions.",
+            "joint log-loss, 16 - 2",
+            Difference("joint", _at("index dimension", 16), _at("index dimension", 2), SEEDS),
+            at_most(0),
+        ),
+        Claim(
+            "fig14-layers",
+            "Another hidden layer makes joint predictions worse.",
+            "joint log-loss, two layers - one",
+            Difference("joint", _at("hidden layers", 2), _DEFAULT, SEEDS),
+            at_least(0),
+        ),
+        Claim(
+            "fig14-matched",
+            "Too large a scale of the matched prior hurts.",
+            "joint log-loss, scale 5 - default",
+            Difference("joint", _at("matched prior scale", 5.0), _DEFAULT, SEEDS),
+            at_least(0),
+        ),
+        Claim(
+            "fig14-conv",
+            "Too large a scale of the convolutional prior hurts.",
+            "joint log-loss, scale 5 - default",
+            Difference("joint", _at("conv prior scale", 5.0), _DEFAULT, SEEDS),
+            at_least(0),
+        ),
+        Claim(
+            "fig14-decay",
+            "A large L2 decay improves joint predictions.",
+            "joint log-loss, decay 0.01 - default",
+            Difference("joint", _at("L2 decay", 1e-2), _DEFAULT, SEEDS),
+            at_most(0),
+        ),
+        Claim(
+            "fig14-decay-marginal",
+            "A large L2 decay makes marginal predictions slightly worse.",
+            "marginal log-loss, decay 0.01 - default",
+            Difference("marginal", _at("L2 decay", 1e-2), _DEFAULT, SEEDS),
+            at_least(0),
+        ),
+        Claim(
+            "fig14-samples",
+            "The number of index samples per step does not matter much.",
+            "largest relative difference in joint log-loss from the default",
+            RelativeChange("joint", select(row="index samples"), _DEFAULT, SEEDS, each="value"),
+            at_most(0.15),
+        ),
+        Claim(
+            "fig14-smoothing",
+            "Label smoothing does not matter much.",
+            "largest relative difference in joint log-loss from the default",
+            RelativeChange("joint", select(row="label smoothing"), _DEFAULT, SEEDS, each="value"),
+            at_most(0.15),
+        ),
+        Claim(
+            "fig14-cold",
+            "A cold temperature after training improves joint predictions.",
+            "joint log-loss, temperature 0.5 - 1",
+            Difference("joint", _at("temperature", 0.5), _DEFAULT, SEEDS),
+            at_most(0),
+        ),
+    ),
 )
 
 

@@ -2,9 +2,9 @@
 
 from matplotlib.figure import Figure
 
-from ..over_bases import Rows, shown
+from ..stats import Rows
 from ..style import AGENTS, MUTED
-from ._replication import LOSSES, points, study_figure
+from ._replication import LOSSES, points, shown, study_figure
 
 ARTIFACT = study_figure(
     title="The cold epinet, one factor at a time",

@@ -1,13 +1,12 @@
 """The trained networks of the replication: how often each is right on the test set."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 from matplotlib.figure import Figure
 
 from ..artifact import Artifact, Tolerance
 from ..configs.replication import BankConfig
+from ..stats import Rows
 from ..style import AGENTS
 
 ARTIFACT = Artifact(
@@ -34,7 +33,7 @@ ARTIFACT = Artifact(
 )
 
 
-def draw(rows: Sequence[Mapping[str, Any]]) -> Figure:
+def draw(rows: Rows) -> Figure:
     """Draw test accuracy by depth, one point per network."""
     own = [row for row in rows if row["images"] == "test"]
     depths = sorted({row["depth"] for row in own})

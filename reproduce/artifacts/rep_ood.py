@@ -3,7 +3,8 @@
 from matplotlib.figure import Figure
 
 from ..artifact import Tolerance
-from ..over_bases import Rows, chosen, values_of
+from ..claims import Claim, Difference, at_least, select
+from ..stats import BASES, Rows, values_of, where
 from ..style import add_legend
 from ._replication import errorbar, look_of, study_figure
 
@@ -21,6 +22,22 @@ ARTIFACT = study_figure(
         "Area under the ROC curve, by the epistemic part of the uncertainty and by all of it; the dotted line"
         " is chance."
     ),
+    place="set here",
+    claims=(
+        Claim(
+            "rep_ood-epistemic",
+            "The epistemic part of the cold epinet's uncertainty detects shifts better than its base's entropy.",
+            "mean AUROC over shifts minus the base's",
+            Difference(
+                "auroc_epistemic",
+                select(part="shifts", agent="epinet cold"),
+                select(part="shifts", agent="network"),
+                BASES,
+                other="auroc_total",
+            ),
+            at_least(0),
+        ),
+    ),
 )
 
 _SCORES = {"auroc_epistemic": "epistemic part", "auroc_total": "all of the entropy"}
@@ -37,9 +54,9 @@ def draw(rows: Rows) -> Figure:
                 # A single network has no epistemic part.
                 if agent == "network" and metric == "auroc_epistemic":
                     continue
-                own = chosen(rows, shift=kind, agent=agent)
+                own = where(rows, shift=kind, agent=agent)
                 strengths = sorted(values_of(own, "strength"))
-                groups = [chosen(own, strength=strength) for strength in strengths]
+                groups = [where(own, strength=strength) for strength in strengths]
                 errorbar(ax, strengths, groups, metric, **look_of(agent))
             ax.set_title(kind, fontsize=8)
             ax.axhline(0.5, color="#8a8a8a", linewidth=0.6, linestyle=":")

@@ -1,12 +1,12 @@
 """Table 1: the agents of the testbed, from their registry."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from ..artifact import Artifact
 from ..configs import AgentSummary
+from ..stats import Rows
 from ..style import AGENTS, INK
 
 ARTIFACT = Artifact(
@@ -48,7 +48,7 @@ def _cell(column: str, value: Any) -> str:
     return f"{value:,}" if column in ("parameters", "steps") else str(value)
 
 
-def draw(rows: Sequence[Mapping[str, Any]]) -> Figure:
+def draw(rows: Rows) -> Figure:
     """Draw the table; counts are for 10 inputs and 100 examples."""
     figure = Figure(figsize=(9.0, 0.27 * (len(rows) + 3)))
     ax = figure.subplots()

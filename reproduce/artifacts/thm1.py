@@ -1,14 +1,17 @@
 """Theorem 1: what three agents earn, against the number of labels."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..artifact import Artifact, Tolerance
+from ..claims import Claim, Difference, Exact, at_least, at_most, equals, select
+from ..closed_forms import guess_reward, largest_reward
 from ..configs import MarginalsInsufficient
+from ..stats import Each, Rows
 from ..style import AGENTS
+
+_MARGINAL, _RANDOM = select(agent="marginal", reward="scaled"), select(agent="random", reward="scaled")
+_SAMPLED = Each(("tau",), error="standard_error", averaged=True)
 
 ARTIFACT = Artifact(
     title="A decision problem in which marginals do not help",
@@ -30,13 +33,67 @@ ARTIFACT = Artifact(
     data="exact enumeration, and simulated labels",
     exact=True,
     caption=("Left, the reward of the paper's proof; right, the same over its largest value (@departures)."),
+    place="Appendix B, Theorem 1",
+    claims=(
+        Claim(
+            "thm1-optimum",
+            "The best action earns 1, for every tau; for odd tau with the reward over its largest value.",
+            "smallest optimum over tau",
+            Exact("exact", select(agent="joint", reward="scaled"), "smallest"),
+            equals(1, tolerance=1e-05),
+        ),
+        Claim(
+            "thm1-odd",
+            "With the reward as the proof has it the best action earns 1 for even tau, 1 - 1/tau^2 for odd.",
+            "largest distance of the optimum from that",
+            Exact(lambda row: abs(row["exact"] - largest_reward(row["tau"])), select(agent="joint", reward="paper")),
+            equals(0, tolerance=1e-05),
+            location="Appendix B, proof of Theorem 1 (ours for odd tau)",
+        ),
+        Claim(
+            "thm1-no-better",
+            "The agent with exact marginals earns no more than a random guess.",
+            "largest advantage over a random guess",
+            Difference("exact", _MARGINAL, _RANDOM, Each(("tau",))),
+            at_most(0, tolerance=1e-05),
+        ),
+        Claim(
+            "thm1-closed-form",
+            "The agent with exact marginals earns 1 - 1/tau under the reward of the proof.",
+            "largest distance from that over tau",
+            Exact(lambda row: abs(row["exact"] - guess_reward(row["tau"])), select(agent="marginal", reward="paper")),
+            equals(0, tolerance=1e-05),
+            location="Appendix B, proof of Theorem 1",
+        ),
+        Claim(
+            "thm1-below-one",
+            "A random guess earns less than 1.",
+            "largest reward of a random guess over tau up to 10",
+            Exact("exact", _RANDOM),
+            at_most(10 / 11, tolerance=1e-05),
+        ),
+        Claim(
+            "thm1-monte-carlo-marginal",
+            "Sampled labels do not help the agent with exact marginals beyond a random guess.",
+            "Monte Carlo advantage over a random guess, mean over tau",
+            Difference("monte_carlo", _MARGINAL, _RANDOM, _SAMPLED),
+            at_most(0, tolerance=0.01),
+        ),
+        Claim(
+            "thm1-monte-carlo-joint",
+            "Sampled labels of the joint prediction are enough to earn more than exact marginals.",
+            "Monte Carlo advantage over the agent with exact marginals, mean over tau",
+            Difference("monte_carlo", select(agent="joint", reward="scaled"), _MARGINAL, _SAMPLED),
+            at_least(0.05),
+        ),
+    ),
 )
 
 _PANELS = {"paper": "reward $1 - (s/\\tau)^2$ of the proof", "scaled": "the same over its largest value"}
 _SHIFT = {"joint": 0.0, "marginal": -0.13, "random": 0.13}
 
 
-def _draw_reward(ax: Axes, rows: Sequence[Mapping[str, Any]], title: str) -> None:
+def _draw_reward(ax: Axes, rows: Rows, title: str) -> None:
     """Draw the exact values as lines, and the Monte Carlo means with two standard errors as markers."""
     for agent, shift in _SHIFT.items():
         look = AGENTS[agent]
@@ -55,7 +112,7 @@ def _draw_reward(ax: Axes, rows: Sequence[Mapping[str, Any]], title: str) -> Non
     ax.set_xticks(sorted({row["tau"] for row in rows}))
 
 
-def draw(rows: Sequence[Mapping[str, Any]]) -> Figure:
+def draw(rows: Rows) -> Figure:
     """Draw the figure."""
     figure = Figure(figsize=(6.75, 2.9))
     axes = figure.subplots(1, 2, sharey=True)

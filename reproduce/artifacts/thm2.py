@@ -1,15 +1,17 @@
 """Theorem 2: shortfalls of many decision problems, and the bound."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..artifact import Artifact, Tolerance
+from ..claims import Claim, Exact, at_least, at_most, select
 from ..closed_forms import least_kl
 from ..configs import ShortfallBound
+from ..stats import Rows
 from ..style import AGENTS, INK, MUTED
 
 ARTIFACT = Artifact(
@@ -39,6 +41,46 @@ ARTIFACT = Artifact(
         "Each mark is a decision problem: drawn at random, made to mislead, or found by a search. The dashed "
         "line is the least divergence that a shortfall needs."
     ),
+    place="Appendix B, Theorem 2",
+    claims=(
+        Claim(
+            "thm2-bound",
+            "The shortfall of every random decision problem is at most the square root of twice the divergence.",
+            "largest shortfall minus bound",
+            Exact("largest_excess", select(kind="summary")),
+            at_most(0, tolerance=1e-06),
+        ),
+        Claim(
+            "thm2-search",
+            "Problems whose divergence a search made as small as it could stay within the bound.",
+            "largest shortfall minus bound",
+            Exact(
+                lambda row: row["shortfall"] - math.sqrt(2 * row["kl"]),
+                select(kind=lambda kind: kind not in ("summary", "problem")),
+            ),
+            at_most(0, tolerance=1e-06),
+        ),
+        Claim(
+            "thm2-sharp",
+            "A shortfall s needs a divergence of ((1 + s) ln(1 + s) + (1 - s) ln(1 - s)) / 2 or more.",
+            "smallest divergence beyond that",
+            Exact(
+                lambda row: row["kl"] - least_kl(row["shortfall"]),
+                select(kind=lambda kind: kind != "summary"),
+                "smallest",
+            ),
+            at_least(0, tolerance=1e-06),
+            location="Ours, sharpens Theorem 2",
+        ),
+        Claim(
+            "thm2-tight",
+            "The bound is tight: no smaller constant would do.",
+            "largest share of the bound that a search attained",
+            Exact(lambda row: row["shortfall"] / math.sqrt(2 * row["kl"]), select(kind="end of search")),
+            at_least(0.99),
+            location="Ours, on Theorem 2",
+        ),
+    ),
 )
 
 _RANDOM = {"s": 14, "color": MUTED, "linewidths": 0.8}
@@ -64,14 +106,14 @@ _LOOKS = {
 }
 
 
-def _draw_points(ax: Axes, rows: Sequence[Mapping[str, Any]], height: Callable[[Mapping[str, Any]], float]) -> None:
+def _draw_points(ax: Axes, rows: Rows, height: Callable[[Mapping[str, Any]], float]) -> None:
     """Draw each problem that has a shortfall."""
     for kind, look in _LOOKS.items():
         mine = [row for row in rows if kind in (row["kind"], row.get("prediction")) and row["shortfall"] > 0]
         ax.scatter([row["kl"] for row in mine], [height(row) for row in mine], zorder=3, **look)
 
 
-def draw(rows: Sequence[Mapping[str, Any]]) -> Figure:
+def draw(rows: Rows) -> Figure:
     """Draw the figure."""
     figure = Figure(figsize=(6.75, 3.3))
     left, right = figure.subplots(1, 2)

@@ -1,5 +1,7 @@
 """Theorem 4: the distance to the posterior by dimension of the index, and what training finds."""
 
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,9 +9,35 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..artifact import Artifact, Tolerance
-from ..claims.thm4 import log_slope
+from ..claims import Claim, Exact, Measure, Ratio, Slope, at_least, at_most, equals, select
 from ..configs import EpinetTraining, LinearGaussianEpinet
+from ..stats import LARGEST, Each, Measurement, Rows, log_slope, values_of, where
 from ..style import AGENTS, INK, MUTED
+
+_FOUND = select(metric="minimizer", method="gradient descent")
+
+
+def _trained(metric: str) -> Exact:
+    """Return a number of Algorithm 1 after the longest training."""
+    return Exact("value", select(metric=f"algorithm 1, {metric}", num_steps=LARGEST), error="standard_error")
+
+
+def _largest_step(metric: str) -> Measure:
+    """Return the largest ratio of a metric from one dimension of the index to the next."""
+
+    def measure(rows: Rows) -> Measurement:
+        chosen = where(rows, metric=metric)
+        steps = []
+        for num_data in values_of(chosen, "num_data"):
+            curve = sorted(where(chosen, num_data=num_data), key=lambda row: row["index_dim"])
+            for before, after in itertools.pairwise(curve):
+                ratio = after["value"] / before["value"]
+                error = math.hypot(*(row["standard_error"] / row["value"] for row in (before, after)))
+                steps.append(Measurement(ratio, ratio * error))
+        return max(steps, key=lambda step: step.value)
+
+    return measure
+
 
 ARTIFACT = Artifact(
     title="The linear-Gaussian epinet and the exact posterior",
@@ -45,6 +73,110 @@ ARTIFACT = Artifact(
         "(a) With the slope of the one data set that is drawn. (b) The divergence of joint predictions over "
         "that of exact marginals. (c) Each parameter after training against both formulas."
     ),
+    place="Section 4.3, Algorithm 1",
+    claims=(
+        Claim(
+            "thm4-mean",
+            "The parameter zeta that minimizes the expected loss is the posterior mean, for each dimension of z.",
+            "largest relative distance after gradient descent",
+            Exact("mean_error", _FOUND),
+            equals(0, tolerance=1e-05),
+            location="Appendix D (which writes eta for zeta)",
+        ),
+        Claim(
+            "thm4-closed-form",
+            "The minimizer in closed form, with the factor sigma_0 on P_0, is what gradient descent finds.",
+            "largest relative distance of the parameters",
+            Exact("value", _FOUND),
+            equals(0, tolerance=1e-05),
+            location="Appendix D, with our correction",
+        ),
+        Claim(
+            "thm4-algorithm-1",
+            "Algorithm 1, with random indices and batches, comes to the minimizer in closed form.",
+            "relative distance of the parameters after the longest training",
+            _trained("distance to closed form"),
+            at_most(0.05),
+        ),
+        Claim(
+            "thm4-algorithm-1-joint",
+            "The joint predictions after Algorithm 1 are as good as those of the minimizer.",
+            "divergence from the posterior's, minus that of the minimizer, in nats",
+            _trained("joint kl above closed form"),
+            equals(0, tolerance=0.05),
+        ),
+        Claim(
+            "thm4-slope",
+            "The epinet's covariance converges to the posterior's with the root of the dimension of z.",
+            "slope of its relative error on logarithmic axes",
+            Slope(select(metric="covariance error"), over="index_dim", curves="num_data"),
+            equals(-0.5, tolerance=0.02),
+            location="Theorem 4 (the rate is ours)",
+        ),
+        Claim(
+            "thm4-expected",
+            "The error of the covariance has the expected size at each dimension of z, large or small.",
+            "measured over expected root mean square error",
+            Ratio(
+                "value",
+                select(metric="covariance error"),
+                select(metric="covariance error, expected"),
+                Each(("num_data", "index_dim"), error="standard_error", averaged=True),
+            ),
+            equals(1, tolerance=0.02),
+            location="Ours, sharpens Theorem 4",
+        ),
+        Claim(
+            "thm4-wasserstein",
+            "The distance of the epinet's distribution from the posterior falls at each larger dimension.",
+            "largest ratio of 2-Wasserstein distances from one dimension to the next",
+            _largest_step("wasserstein"),
+            at_most(0.9),
+            location="Theorem 4",
+        ),
+        Claim(
+            "thm4-joint",
+            "The divergence of joint predictions from the posterior's falls at each larger dimension.",
+            "largest ratio from one dimension to the next",
+            _largest_step("joint kl"),
+            at_most(0.75),
+            location="Theorem 4 and Section 4.3",
+        ),
+        Claim(
+            "thm4-marginals",
+            "At the largest dimension joint predictions lose little of what exact marginals alone would lose.",
+            "divergence of joint predictions over that of the exact marginals",
+            Ratio(
+                "value",
+                select(metric="joint kl", index_dim=LARGEST),
+                select(metric="joint kl of exact marginals"),
+                Each(("num_data",), error="standard_error"),
+            ),
+            at_most(0.1),
+            location="Section 4.3",
+        ),
+        Claim(
+            "thm4-printed",
+            "The formula that the paper prints for eta, without the factor sigma_0, is not the minimizer.",
+            "least excess of the expected loss, relative to the minimum",
+            Exact("excess_loss", select(metric="minimizer", method="printed formula"), "smallest"),
+            at_least(0.1),
+            location="Appendix D, a correction",
+        ),
+        Claim(
+            "thm4-printed-covariance",
+            "With the printed formula the covariance does not converge to the posterior's.",
+            "least relative error of the covariance at the largest dimension",
+            Exact(
+                "value",
+                select(metric="covariance error, printed formula", index_dim=LARGEST),
+                "smallest",
+                error="standard_error",
+            ),
+            at_least(0.5),
+            location="Appendix D, a correction",
+        ),
+    ),
 )
 
 _BLUE, _RED = AGENTS["epinet"].color, AGENTS["ensemble"].color
@@ -53,8 +185,6 @@ _LOOKS: tuple[dict[str, Any], ...] = (
     {"color": INK, "marker": "s", "linestyle": "--", "markersize": 4},
     {"color": MUTED, "marker": "^", "linestyle": ":"},
 )
-
-Rows = Sequence[Mapping[str, Any]]
 
 
 def _curve(rows: Rows, metric: str, num_data: int) -> list[Mapping[str, Any]]:

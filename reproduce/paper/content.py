@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import over_seeds, stratified
 from ..accepted import BEST_FIRST, Accepted, best_accepted, digest
 from ..aggregate import read_rows
 from ..artifact import Artifact
-from ..claims import CLAIMS, Claim, Verdict, judge
+from ..artifacts import _images, _testbed
+from ..claims import Claim, Verdict, judge
 from ..record import Row
 from ..registry import REGISTRY
 from .facts import facts
@@ -65,7 +65,7 @@ def _claim(claim: Claim, shown: Shown) -> dict[str, Any]:
     """Return a line of the ledger."""
     said = {
         "id": claim.id,
-        "artifact": claim.artifact,
+        "artifact": shown.entry.id,
         "statement": claim.statement,
         "location": claim.location,
         "quantity": claim.quantity,
@@ -93,13 +93,13 @@ def _tally(counts: Mapping[str, str]) -> str:
 
 def _image_scores(rows: Sequence[Row]) -> list[list[str]]:
     """Return the losses of each agent and size: means over seeds with their standard errors."""
-    shown = over_seeds.shown_at(rows, {}, _NUM_SAMPLES)
+    shown = _images.shown_at(rows, {})
     found = []
     for agent in dict.fromkeys(str(row["agent"]) for row in shown):
-        for size in over_seeds.sizes_of(shown, agent):
+        for size in _images.sizes_of(shown, agent):
             own = {"agent": agent, "size": size}
-            parameters, _ = over_seeds.mean_of(shown, "parameters", **own)
-            losses = [measured(*over_seeds.mean_of(shown, name, **own)) for name in ("error", "marginal", "joint")]
+            parameters, _ = _images.mean_of(shown, "parameters", **own)
+            losses = [measured(*_images.mean_of(shown, name, **own)) for name in ("error", "marginal", "joint")]
             found.append([agent.replace("resnet", "base network"), str(size), number(parameters), *losses])
     return found
 
@@ -108,13 +108,13 @@ def _testbed_scores(rows: Sequence[Row]) -> list[list[str]]:
     """Return the divergences of each agent: means over its problems with their standard errors."""
     # Chains of other lengths on other problems are one agent.
     chains = [row["problem"] for row in rows if row["agent"] == "sgmcmc"]
-    rows = stratified.as_one(rows, "sgmcmc") if len(set(chains)) == len(chains) else rows
+    rows = _testbed.as_one(rows, "sgmcmc") if len(set(chains)) == len(chains) else rows
     found = []
     for agent in dict.fromkeys(str(row["agent"]) for row in rows):
-        for label in stratified.labels_of(rows, agent):
+        for label in _testbed.labels_of(rows, agent):
             costs = [math.log(float(row["parameters"])) for row in rows if row["label"] == label]
             parameters = math.exp(sum(costs) / len(costs))
-            losses = [measured(*stratified.mean_of(rows, label, name)) for name in ("marginal", "joint")]
+            losses = [measured(*_testbed.mean_of(rows, label, name)) for name in ("marginal", "joint")]
             words = label.replace("-num_particles=", " of ").replace("-", ", ")
             found.append([words, number(round(parameters)), *losses])
     return found
@@ -189,7 +189,7 @@ def _artifact(shown: Shown, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any
         "caption": entry.caption,
         "tier": tier,
         "figure": f"figures/{entry.id}.pdf" if tier else None,
-        "claims": list(entry.claims),
+        "claims": [claim.id for claim in entry.claims],
         "counts": counts,
         "tally": _tally(counts),
         "cost": _cost(shown),
@@ -205,13 +205,13 @@ def content(chosen: Sequence[Shown], *, reference: Path, departures: Path, versi
         departures: page of Markdown with the tables of departures.
         version: version of the software.
     """
-    claims = {name: _claim(CLAIMS[name], shown) for shown in chosen for name in shown.entry.claims}
+    claims = {claim.id: _claim(claim, shown) for shown in chosen for claim in shown.entry.claims}
     tiers = {shown.entry.id: shown.accepted.tier if shown.accepted else None for shown in chosen}
     at_tier = Counter(tiers.values())
     counts = _counts(list(claims.values()))
     # Claims about figures, tables and theorems of the paper, and about what it does not have.
     parts = {
-        part: _counts([claims[name] for s in chosen for name in s.entry.claims if (_name(s.entry.id) != "") is own])
+        part: _counts([claims[claim.id] for s in chosen for claim in s.entry.claims if s.entry.in_paper is own])
         for part, own in (("paper", True), ("beyond", False))
     }
     return {
@@ -222,7 +222,7 @@ def content(chosen: Sequence[Shown], *, reference: Path, departures: Path, versi
         "tally": _tally(counts),
         "parts": {part: {**own, "tally": _tally(own)} for part, own in parts.items()},
         "artifacts": {
-            shown.entry.id: _artifact(shown, [claims[name] for name in shown.entry.claims]) for shown in chosen
+            shown.entry.id: _artifact(shown, [claims[claim.id] for claim in shown.entry.claims]) for shown in chosen
         },
         "tiers": [{"name": tier, "artifacts": str(at_tier[tier])} for tier in BEST_FIRST if at_tier[tier]],
         "present": str(len(chosen) - at_tier[None]),

@@ -7,7 +7,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from ..claims import LedgerLine
+from .claims import LedgerLine
 
 _COLUMNS = ("claim", "statement", "paper", "quantity", "measured", "standard error", "rule", "verdict")
 

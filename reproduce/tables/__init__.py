@@ -1,1 +1,0 @@
-"""Tables, made from records only: no JAX, no epinet_eqx."""
