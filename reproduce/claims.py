@@ -202,6 +202,8 @@ class PValue:
     def __call__(self, rows: Rows) -> Measurement:
         """Measure."""
         chosen = self.rows(rows)
+        if not chosen:
+            return UNKNOWN
         groups = [where(chosen, **{self.each: value}) for value in values_of(chosen, self.each)]
         found = [holm([row["p"] for row in group]) for group in (groups if self.each else [chosen])]
         return Measurement(max(p_values[0 if self.which == "smallest" else -1] for p_values in found))

@@ -50,11 +50,22 @@ def as_csv(lines: Iterable[LedgerLine]) -> str:
     return buffer.getvalue()
 
 
+def _page(title: str, rows: Iterable[Sequence[str]], columns: Sequence[str]) -> str:
+    """Return a table under its title as Markdown."""
+    lines = [columns, ("---",) * len(columns), *rows]
+    table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return f"# {title}\n\n{table}\n"
+
+
 def as_markdown(lines: Iterable[LedgerLine], *, tier: str) -> str:
     """Return the ledger as a page of Markdown."""
-    rows = [_COLUMNS, ("---",) * len(_COLUMNS), *(_cells(line) for line in lines)]
-    table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
-    return f"# Claims at tier {tier}\n\n{table}\n"
+    return _page(f"Claims at tier {tier}", map(_cells, lines), _COLUMNS)
+
+
+def best_as_markdown(lines: Iterable[tuple[LedgerLine, str]]) -> str:
+    """Return the ledger of the best evidence as a page of Markdown; each line comes with what it was judged on."""
+    rows = ((*_cells(line), evidence) for line, evidence in lines)
+    return _page("Claims by the best accepted numbers", rows, (*_COLUMNS, "judged on"))
 
 
 def as_text(lines: Sequence[LedgerLine], *, width: int = 100) -> str:

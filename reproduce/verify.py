@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from . import ledger
-from .accepted import digest, read_manifest
+from .accepted import best_accepted, digest, read_manifest
 from .aggregate import read_cells, read_rows
 from .artifact import Artifact, Tolerance
 from .claims import judge
@@ -120,8 +120,22 @@ def accepted_ledger(tier: str, reference: Path) -> str:
     return ledger.as_markdown(lines, tier=tier)
 
 
+def best_ledger(reference: Path) -> str:
+    """Return the ledger of all claims, each judged by the best accepted numbers of its artifact."""
+    lines = []
+    for artifact in REGISTRY.values():
+        accepted = best_accepted(artifact.id, reference)
+        if accepted is not None:
+            evidence = artifact.note(accepted.tier) or f"tier {accepted.tier}"
+            evidence = evidence if evidence.startswith("tier") else f"tier {accepted.tier} · {evidence}"
+            rows = read_rows(accepted.path)
+            lines += [(judge(claim, rows), evidence) for claim in artifact.claims]
+    return ledger.best_as_markdown(lines)
+
+
 def write_accepted_ledger(tier: str, reference: Path) -> Path:
-    """Write the ledger of a tier by its accepted numbers, and return where it is."""
+    """Write the ledger of a tier by its accepted numbers and that of the best ones; return where the first is."""
+    write_atomically(reference / "claims.md", best_ledger(reference).encode())
     path = reference / tier / "claims.md"
     write_atomically(path, accepted_ledger(tier, reference).encode())
     return path

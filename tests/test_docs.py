@@ -153,7 +153,7 @@ def test_every_artifact_is_on_the_page_of_the_paper():
         session = "decisions" if entry.id.startswith("dec_") else f"reproduce_{entry.session}"
         assert f"`nox -s {session} -- --only {entry.id}`" in filled
         for claim in entry.claims:
-            assert f"| `{claim}` |" in filled
+            assert f"| `{claim.id}` |" in filled
     assert "<!-- artifacts" not in filled
     with pytest.raises(ValueError, match="`artifacts` must name a session of the index; got 'nothing'"):
         hooks.fill_in_artifacts("<!-- artifacts: nothing -->")

@@ -18,12 +18,12 @@ from reproduce import counting
 from reproduce.artifacts import fig02, fig06, fig07, fig08, fig13, fig14
 from reproduce.claims import Verdict, judge
 from reproduce.configs.images import ABLATION_ROWS, DIGITS, PAIRS, Part, Training, changed, tuned_value
-from reproduce.experiments import image_data, image_memory, image_memory_baselines, image_scores, images
+from reproduce.experiments import image_costs, image_data, image_memory, image_memory_baselines, image_scores, images
 from reproduce.experiments.image_agents import Seed
 from reproduce.experiments.image_lab import Lab
 from reproduce.experiments.image_memory import MemoryBackend
 from reproduce.inputs import Inputs
-from reproduce.registry import CLAIMS
+from reproduce.registry import CLAIMS, REGISTRY
 from reproduce.stats import SEEDS, mean_over, where
 
 pytestmark = pytest.mark.once
@@ -206,3 +206,18 @@ def test_other_data_run_the_same_protocol(tmp_path):
         [Part(protocol=protocol, part="bases", seed=0)], inputs=Inputs(data_dir=tmp_path), key=jr.key(0)
     )
     assert np.isfinite(rows[0]["joint"])
+
+
+def test_counted_costs_are_those_of_the_contraction_with_the_index():
+    config = dataclasses.replace(next(iter(REGISTRY["fig12_counts"].at_tier("smoke").units().values())), image_size=64)
+    rows = image_costs.run(config, key=jr.key(0))
+    alone, batch = ([row for row in rows if row["batch_size"] == size] for size in config.batch_sizes)
+    per_index = (alone[-1]["flops"] - alone[0]["flops"]) / (alone[-1]["num_samples"] - alone[0]["num_samples"])
+    # The last layers of the learnable part and of the prior that matches it, contracted with the index.
+    recipe = config.epinet
+    contraction = 2 * 2 * recipe.hidden[0] * recipe.index_dim * config.num_classes
+    assert contraction < per_index < 1.1 * contraction
+    # Images of a batch share it.
+    shared = (batch[-1]["flops"] - batch[0]["flops"]) / (alone[-1]["flops"] - alone[0]["flops"])
+    assert 0.01 < shared < 0.1
+    assert rows[0]["base_parameters"] == pytest.approx(25.6e6, rel=0.01) and rows[0]["parameters"] < 40e6

@@ -16,7 +16,7 @@ from reproduce.experiments.bnns import BNNS, laplace_quantile
 from reproduce.experiments.generators import numpy_generator
 from reproduce.experiments.thm3 import cell_probs, redraw
 from reproduce.experiments.thm3_counterexample import make_enn, residuals
-from reproduce.experiments.two_sample import combine, energy_test, projection_test
+from reproduce.experiments.two_sample import combine, energy_test, flip_test, projection_test
 from reproduce.paths import REFERENCE, Output
 from reproduce.registry import REGISTRY
 from reproduce.stats import holm, uniformity
@@ -83,6 +83,21 @@ def test_projection_test_finds_differences_and_survives_ties(generator):
     rounded = second.astype(np.float32).astype(np.float64)
     assert projection_test(first, rounded, num_projections=4, generator=generator) > 1e-3
     assert projection_test(first, 2 * rounded, num_projections=4, generator=generator) < 1e-6
+
+
+def test_random_signs_reject_a_wrong_table_and_no_more_than_their_level_of_heavy_tails(generator):
+    # Probabilities with a tail as heavy as those of long combinations of labels, in four cells.
+    pairs = np.exp(-3 * generator.exponential(size=(300, 2, 400, 4)))
+    p_values = []
+    for first, second in pairs:
+        differences = first - second
+        p_values.append(flip_test(differences, np.mean(differences, axis=0), num_flips=99, generator=generator))
+    # Exact: at most the level, but for chance of one in a thousand.
+    for level in (0.01, 0.1):
+        assert stats.binomtest(sum(p <= level for p in p_values), 300, level, "greater").pvalue > 1e-3
+    differences = pairs[0, 0] - pairs[0, 1]
+    wrong = np.mean(differences, axis=0) + np.array([0.0, 0.1, 0.0, 0.0])
+    assert flip_test(differences, wrong, num_flips=9999, generator=generator) == 1 / 10_000
 
 
 def test_combined_and_adjusted_p_values():

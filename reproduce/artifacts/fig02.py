@@ -1,4 +1,4 @@
-"""Figure 2: base networks, ensembles and epinets on the stand-in for ImageNet, against parameters."""
+"""Figure 2: base networks, ensembles and epinets against parameters."""
 
 from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""Figure 10: base networks, ensembles and epinets on the stand-in for CIFAR-10."""
+"""Figure 10: base networks, ensembles and epinets on CIFAR-10."""
 
 from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""Figure 11: base networks, ensembles and epinets on the stand-in for CIFAR-100."""
+"""Figure 11: base networks, ensembles and epinets on CIFAR-100."""
 
 from matplotlib.figure import Figure
 

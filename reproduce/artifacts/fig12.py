@@ -19,13 +19,6 @@ ARTIFACT = image_artifact(
     place="Appendix G.4, Figure 12",
     claims=(
         Claim(
-            "fig12-half",
-            "A thousand indices cost less than half of the network.",
-            "FLOPs, epinet / base",
-            Ratio("flops", EPINET, of("resnet"), Each(("seed",))),
-            at_most(1.5),
-        ),
-        Claim(
             "fig12-ensemble",
             "The epinet costs fewer operations than the largest ensemble.",
             "FLOPs, epinet / largest ensemble",

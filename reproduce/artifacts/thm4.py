@@ -205,7 +205,7 @@ def _draw_covariance(ax: Axes, rows: Rows, num_data: int) -> None:
     measured = _curve(rows, "covariance error", num_data)
     trained = [row for row in rows if row["metric"] == "minimizer" and row["method"] == "gradient descent"]
     dims = _column(measured, "index_dim")
-    slope = log_slope([measured])
+    slope = log_slope([measured], "index_dim")
     ax.plot(dims, _column(printed, "value"), color=MUTED, marker="x", linestyle=":", label="$\\eta$ as printed")
     ax.plot(dims, _column(expected, "value"), color=INK, linewidth=1.0, label="expected, slope $-1/2$")
     ax.errorbar(

@@ -228,10 +228,10 @@ PAIRS = Protocol(
     epinet=EpinetRecipe(index_dim=8, hidden=(15,), matched_scale=0.5, conv_scale=0.5, training=Training(epochs=10)),
     ablation=_ABLATION,
 )
-"""The stand-in for ImageNet: pairs of digits, 100 classes."""
+"""What tier laptop has instead of ImageNet: pairs of digits, 100 classes."""
 
 PAIRS_FIVE = replace(PAIRS, sizes=(160, 208, 256, 304, 352), ablation=())
-"""The stand-in for CIFAR-100: the same data and five sizes."""
+"""What it has instead of CIFAR-100: the same data and five sizes."""
 
 DIGITS = Protocol(
     dataset="digits",
@@ -242,7 +242,7 @@ DIGITS = Protocol(
     training=Training(epochs=100),
     epinet=EpinetRecipe(index_dim=10, hidden=(20,), matched_scale=0.5, conv_scale=0.5, training=Training(epochs=100)),
 )
-"""The stand-in for CIFAR-10: single digits, few of them."""
+"""What it has instead of CIFAR-10: single digits, few of them."""
 
 
 def small(protocol: Protocol) -> Protocol:
@@ -263,3 +263,36 @@ def small(protocol: Protocol) -> Protocol:
         # Another one would compile the same programs in another process.
         num_seeds=1,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountedCosts:
+    """One ResNet of the paper with its epinet, whose operations are counted.
+
+    Attributes:
+        depth: its depth.
+        epinet: the epinet.
+        num_classes: number of classes.
+        image_size: height and width of an image.
+        sample_counts: numbers of indices M.
+        batch_sizes: images of a batch, which share what depends on the index alone.
+    """
+
+    depth: int
+    epinet: EpinetRecipe
+    num_classes: int = 1000
+    image_size: int = 224
+    sample_counts: tuple[int, ...] = (10, 30, 100, 300, 1000, 3000)
+    batch_sizes: tuple[int, ...] = (1, 100)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperCosts:
+    """The ResNets of Figure 12."""
+
+    epinet: EpinetRecipe
+    depths: tuple[int, ...] = (50, 101, 152, 200)
+
+    def units(self) -> Mapping[str, CountedCosts]:
+        """Return one run per depth."""
+        return {f"resnet{depth:03d}": CountedCosts(depth=depth, epinet=self.epinet) for depth in self.depths}

@@ -14,7 +14,7 @@ from .bnns import BNN, BNNS
 from .generators import numpy_generator
 from .perceptron import IN_DIM, Outputs
 from .thm3_counterexample import counterexample
-from .two_sample import combine, energy_test, projection_test
+from .two_sample import combine, energy_test, flip_test, projection_test
 
 WIDTH_ERROR = 1.3
 """How much too wide the wrong ENN is."""
@@ -68,9 +68,16 @@ def _tests(config: BNNAgreement, direct: Outputs, outputs: Outputs, enn: str, *,
 
 
 def _table(
-    bnn: BNN, x: Any, direct: Outputs, outputs: Outputs, config: BNNAgreement, *, key: PRNGKeyArray
+    bnn: BNN,
+    x: Any,
+    direct: Outputs,
+    outputs: Outputs,
+    config: BNNAgreement,
+    *,
+    test_key: PRNGKeyArray,
+    key: PRNGKeyArray,
 ) -> list[Row]:
-    """Return the joint probabilities of all combinations of labels by both ways, with their standard errors."""
+    """Return the joint probabilities of all combinations of labels by both ways, with errors, and a test of all."""
     index = bnn.enn.index
     enumerated = index.support() is not None
     draws = Draws.all(index) if enumerated else Draws.sample(index, config.num_samples, key=key, chunk_size=1000)
@@ -85,7 +92,7 @@ def _table(
         expected_error = np.zeros_like(expected)
     error = np.zeros_like(expected) if enumerated else np.std(cell_probs(outputs), axis=0, ddof=1) / root
     product = cell_probs(np.log(np.mean(_softmax(outputs), axis=0, keepdims=True)))[0]
-    return [
+    rows: list[Row] = [
         {
             "kind": "cell",
             "labels": " ".join(str(label) for label in np.unravel_index(cell, table.shape)),
@@ -98,6 +105,16 @@ def _table(
         }
         for cell in range(table.size)
     ]
+    if enumerated:
+        return rows
+    # The mean of the differences, but with the table that the library returns in place of the mean of its samples.
+    sampled = cell_probs(direct)
+    p = flip_test(
+        cell_probs(outputs) - sampled,
+        table.ravel() - np.mean(sampled, axis=0),
+        generator=numpy_generator(test_key),
+    )
+    return [*rows, {"kind": "table", "p": p}]
 
 
 def _exact(bnn: BNN, x: Any, cells: list[Row]) -> list[Row]:
@@ -115,7 +132,7 @@ def _exact(bnn: BNN, x: Any, cells: list[Row]) -> list[Row]:
 
 def agreement(config: BNNAgreement, *, key: PRNGKeyArray) -> list[Row]:
     """Return how one BNN, sampled directly, compares with its ENN."""
-    names = ("inputs", "bnn", "direct", "index", "wide index", "tests", "wrong tests", "wide tests")
+    names = ("inputs", "bnn", "direct", "index", "wide index", "tests", "wrong tests", "wide tests", "table test")
     keys: dict[str, PRNGKeyArray] = dict(zip(names, named_keys(key, *names), strict=True))
     inputs = numpy_generator(keys["inputs"]).standard_normal((config.tau, IN_DIM)).astype(np.float32)
     bnn = BNNS[config.bnn](inputs.astype(np.float64), WIDTH_ERROR, key=keys["bnn"])
@@ -134,7 +151,7 @@ def agreement(config: BNNAgreement, *, key: PRNGKeyArray) -> list[Row]:
     if bnn.too_wide is not None:
         wide = sampled(bnn.too_wide, "wide index")
         rows += _tests(config, direct, wide, "too wide", key=keys["wide tests"])
-    cells = _table(bnn, x, direct, outputs, config, key=keys["index"])
+    cells = _table(bnn, x, direct, outputs, config, test_key=keys["table test"], key=keys["index"])
     return [{"bnn": config.bnn, **row} for row in (*rows, *cells, *_exact(bnn, x, cells))]
 
 

@@ -57,7 +57,7 @@ def gather(reference: Path) -> list[Shown]:
 
 def _name(artifact: str) -> str:
     """Return what the paper calls an artifact; empty for one that it does not have."""
-    found = re.fullmatch(r"(fig|tab|thm)0*(\d+)", artifact)
+    found = re.fullmatch(r"(fig|tab|thm)0*(\d+)(?:_\w+)?", artifact)
     return f"{_KINDS[found[1]]} {found[2]}" if found else ""
 
 
