@@ -1,6 +1,5 @@
 """Regenerates the figures, tables and theorem checks of the paper: `python -m reproduce --help`.
 
-Compute writes records, drawing reads them. An artifact is one configuration (`configs/`), one experiment
-(`experiments/`, the only place with JAX code), one picture (`figures/` or `tables/`), one line in `registry.py`, one
-entry in `artifacts.toml`, one seed in `seeds.py`, its sizes in `tiers.py` and its claims in `claims/`.
+An artifact is one file in `artifacts/`, with everything about it, and an experiment in `experiments/`, the only place
+with JAX code. Computing writes records; drawing and judging read the CSVs that are made of them.
 """

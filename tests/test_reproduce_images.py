@@ -83,7 +83,7 @@ def test_means_and_errors_over_seeds():
     assert mean_over([1.0, 3.0]) == pytest.approx((2.0, 1.0))
     assert math.isnan(mean_over([1.0])[1])
     rows = [{"seed": 0, "agent": "a", "joint": 1.0}, {"seed": 0, "agent": "a", "joint": 2.0}]
-    with pytest.raises(ValueError, match="one row per seed"):
+    with pytest.raises(ValueError, match="one row of each run"):
         SEEDS.mean(where(rows, agent="a"), "joint")
 
 

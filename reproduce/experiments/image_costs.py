@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
-from epinet_eqx.epinet import Epinet, NetworkEnsemble, PriorNetwork, attach
+from epinet_eqx.combinators import Prior
+from epinet_eqx.epinet import Epinet, NetworkEnsemble, Reads, attach
 from epinet_eqx.networks import ConvNet, resnet_v2, with_statistics
 
 from ..configs.images import CountedCosts
@@ -45,14 +46,14 @@ def epinet_of(config: CountedCosts, *, key: PRNGKeyArray) -> Epinet:
     def member(key: PRNGKeyArray) -> OnImage:
         return OnImage(ConvNet(shape, config.num_classes, **dataclasses.asdict(recipe.conv), key=key), shape)
 
-    conv = NetworkEnsemble(member, recipe.index_dim, key=conv_key)
+    conv = Reads(NetworkEnsemble(member, recipe.index_dim, key=conv_key), "input")
     return attach(
         base,
         num_classes=config.num_classes,
         index_dim=recipe.index_dim,
         hidden=recipe.hidden,
         prior_scale=jnp.asarray(recipe.matched_scale),
-        priors=(PriorNetwork(conv, jnp.asarray(recipe.conv_scale)),),
+        priors=(Prior(conv, jnp.asarray(recipe.conv_scale)),),
         key=key,
     )
 
