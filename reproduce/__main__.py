@@ -253,14 +253,7 @@ def _run(chosen: Sequence[Artifact], output: Output, arguments: argparse.Namespa
     if arguments.dry_run:
         if not arguments.tflops > 0:
             raise UsageError(f"`--tflops` must be above 0; got {arguments.tflops:g}.")
-        dry_run(
-            chosen,
-            output,
-            inputs=inputs,
-            tflops=arguments.tflops,
-            progress=not arguments.quiet,
-            say=_say,
-        )
+        dry_run(chosen, output, inputs=inputs, tflops=arguments.tflops, progress=not arguments.quiet, say=_say)
         return 0
     workers = arguments.workers
     if workers > 1 and output.tier == "paper" and any(entry.plan for entry in chosen):

@@ -80,12 +80,7 @@ def _lines(trainings: Sequence[Any], num_seeds: int) -> list[_Line]:
 
 
 def tabulate(
-    trainings: Sequence[Any],
-    *,
-    num_seeds: int = 1,
-    num_devices: int,
-    tflops: float,
-    progress: bool = False,
+    trainings: Sequence[Any], *, num_seeds: int = 1, num_devices: int, tflops: float, progress: bool = False
 ) -> Iterator[str]:
     """Compile each program once and yield a table of the trainings, line by line as they are known, then their sums.
 

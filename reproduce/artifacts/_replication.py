@@ -33,10 +33,7 @@ LOSSES: Mapping[str, Tolerance] = {
 
 _SPREADS = ("temperature", "error", "marginal", "joint", "difference", "tuning_marginal", "tuning_joint")
 
-WITH_SPREADS: Mapping[str, Tolerance] = {
-    **LOSSES,
-    **{f"{name}_spread": Tolerance(absolute=0.05) for name in _SPREADS},
-}
+WITH_SPREADS: Mapping[str, Tolerance] = {**LOSSES, **{f"{name}_spread": Tolerance(absolute=0.05) for name in _SPREADS}}
 """The same, where an ensemble is a mean over random subsets."""
 
 

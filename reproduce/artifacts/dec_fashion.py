@@ -17,7 +17,7 @@ ARTIFACT = Artifact(
             matched=(),
             with_rules=(),
             size=BanditSize(num_steps=1000, num_runs=10, pooling=4, batch_size=32),
-        ),
+        )
     },
     seed=205,
     run="bandits_fashion:run",

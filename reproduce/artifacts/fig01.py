@@ -15,11 +15,7 @@ ARTIFACT = Artifact(
     title="Marginal and joint predictions of one drawing",
     label="fig:rabbit_duck",
     session="theory",
-    tiers={
-        "smoke": RabbitDuck(num_samples=1000),
-        "laptop": RabbitDuck(num_samples=100_000),
-        "paper": RabbitDuck(),
-    },
+    tiers={"smoke": RabbitDuck(num_samples=1000), "laptop": RabbitDuck(num_samples=100_000), "paper": RabbitDuck()},
     seed=1,
     run="rabbit_duck:tables",
     tolerances={

@@ -16,11 +16,7 @@ ARTIFACT = Artifact(
     title="How two ENNs use the epistemic index",
     label="fig:enn_rabbit_duck",
     session="theory",
-    tiers={
-        "smoke": EnnRabbitDuck(num_points=40),
-        "laptop": EnnRabbitDuck(),
-        "paper": EnnRabbitDuck(),
-    },
+    tiers={"smoke": EnnRabbitDuck(num_points=40), "laptop": EnnRabbitDuck(), "paper": EnnRabbitDuck()},
     seed=3,
     run="rabbit_duck:outputs",
     tolerances={"z": Tolerance(absolute=1e-06), "probability": Tolerance(absolute=1e-06)},

@@ -23,11 +23,7 @@ ARTIFACT = Artifact(
     title="The parts of an epinet",
     label="fig:epinet_diagram",
     session="theory",
-    tiers={
-        "smoke": EpinetDiagram(num_samples=20),
-        "laptop": EpinetDiagram(),
-        "paper": EpinetDiagram(),
-    },
+    tiers={"smoke": EpinetDiagram(num_samples=20), "laptop": EpinetDiagram(), "paper": EpinetDiagram()},
     seed=4,
     run="epinet_diagram:structure",
     tolerances={"scale": Tolerance(relative=1e-06), "value": Tolerance(absolute=1e-05, relative=0.001)},

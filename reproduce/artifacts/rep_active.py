@@ -10,9 +10,7 @@ ARTIFACT = Artifact(
     title="Labels that an epinet needs on features of real images, by how they are chosen",
     session="cifar",
     order=10,
-    tiers={
-        "replication": ActiveLearning(num_runs=8, num_rounds=14, num_steps=300, num_pool=2000, level=0.85),
-    },
+    tiers={"replication": ActiveLearning(num_runs=8, num_rounds=14, num_steps=300, num_pool=2000, level=0.85)},
     seed=22,
     run="replication_active:run",
     groups="groups",

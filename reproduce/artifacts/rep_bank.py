@@ -13,9 +13,7 @@ ARTIFACT = Artifact(
     title="The trained networks: accuracy, and the speed at which features are extracted",
     session="cifar",
     order=1,
-    tiers={
-        "replication": BankConfig(),
-    },
+    tiers={"replication": BankConfig()},
     seed=20,
     run="replication_bank:run",
     reads_inputs=True,

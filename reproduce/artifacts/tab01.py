@@ -14,11 +14,7 @@ ARTIFACT = Artifact(
     label="tab:agent_summary",
     session="testbed",
     order=-1,
-    tiers={
-        "smoke": AgentSummary(),
-        "laptop": AgentSummary(),
-        "paper": AgentSummary(),
-    },
+    tiers={"smoke": AgentSummary(), "laptop": AgentSummary(), "paper": AgentSummary()},
     seed=11,
     run="agent_table:summarize",
     minutes={"smoke": 0.1, "laptop": 0.1, "paper": 0.1},

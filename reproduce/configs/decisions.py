@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .abstract import unit_of
 from .testbed import Variant, variant_of
 
 BANDITS = ("linear", "neural", "digits")
@@ -145,21 +146,7 @@ class ActiveLearning:
 
     def units(self) -> Mapping[str, ActiveOf]:
         """Return one run per rule of acquisition."""
-        return {
-            name: ActiveOf(
-                acquisition=name,
-                num_runs=self.num_runs,
-                per_class=self.per_class,
-                num_rounds=self.num_rounds,
-                round_size=self.round_size,
-                num_steps=self.num_steps,
-                num_samples=self.num_samples,
-                num_pool=self.num_pool,
-                num_targets=self.num_targets,
-                level=self.level,
-            )
-            for name in self.acquisitions
-        }
+        return {name: unit_of(ActiveOf, self, acquisition=name) for name in self.acquisitions}
 
 
 def thesis_variants(sizes: tuple[int, ...]) -> tuple[Variant, ...]:
@@ -214,16 +201,8 @@ class Thesis:
     def units(self) -> Mapping[str, ThesisOf]:
         """Return one run per agent and setting."""
         return {
-            f"{variant.label}-d{input_dim}-rho{temperature:g}": ThesisOf(
-                variant=variant,
-                input_dim=input_dim,
-                temperature=temperature,
-                data_ratio=self.data_ratio,
-                num_problems=self.num_problems,
-                num_batches=self.num_batches,
-                num_actions=self.num_actions,
-                num_steps=self.num_steps,
-                batch_size=self.batch_size,
+            f"{variant.label}-d{input_dim}-rho{temperature:g}": unit_of(
+                ThesisOf, self, variant=variant, input_dim=input_dim, temperature=temperature
             )
             for variant in self.variants
             for input_dim in self.input_dims
@@ -287,19 +266,7 @@ class Sets:
     def units(self) -> Mapping[str, SetsOf]:
         """Return one run per agent and temperature."""
         return {
-            f"{variant.label}-rho{temperature:g}": SetsOf(
-                variant=variant,
-                temperature=temperature,
-                input_dim=self.input_dim,
-                data_ratio=self.data_ratio,
-                num_problems=self.num_problems,
-                num_pools=self.num_pools,
-                num_candidates=self.num_candidates,
-                copies=self.copies,
-                spread=self.spread,
-                set_size=self.set_size,
-                num_samples=self.num_samples,
-            )
+            f"{variant.label}-rho{temperature:g}": unit_of(SetsOf, self, variant=variant, temperature=temperature)
             for variant in self.variants
             for temperature in self.temperatures
         }

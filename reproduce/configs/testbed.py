@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .abstract import unit_of
+
 Changes = tuple[tuple[str, Any], ...]
 """Fields of an agent with other values than its tuned ones."""
 
@@ -240,13 +242,7 @@ class Curves:
     def units(self) -> Mapping[str, "CurvesOf"]:
         """Return one run per agent and problem."""
         return {
-            f"{variant.label}-{problem:03d}": CurvesOf(
-                variant=variant,
-                problem=problem,
-                taus=self.taus,
-                num_samples=self.num_samples,
-                num_batches=self.num_batches,
-            )
+            f"{variant.label}-{problem:03d}": unit_of(CurvesOf, self, variant=variant, problem=problem)
             for variant in self.variants
             for problem in self.problems
         }

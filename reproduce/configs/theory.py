@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .abstract import unit_of
+
 
 @dataclass(frozen=True, kw_only=True)
 class RabbitDuck:
@@ -99,12 +101,7 @@ class MarginalsInsufficient:
 
     def units(self) -> Mapping[str, MarginalsInsufficientRun]:
         """Return one run per `tau`."""
-        return {
-            f"tau{tau:02d}": MarginalsInsufficientRun(
-                tau=tau, logit_gap=self.logit_gap, num_samples=self.num_samples, num_replicas=self.num_replicas
-            )
-            for tau in self.taus
-        }
+        return {f"tau{tau:02d}": unit_of(MarginalsInsufficientRun, self, tau=tau) for tau in self.taus}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,15 +154,9 @@ class ShortfallBound:
     def units(self) -> Mapping[str, ShortfallProblems | ShortfallSearch]:
         """Return one run per size of problem, and the search."""
         problems = {
-            f"tau{tau}_actions{actions:02d}": ShortfallProblems(
-                tau=tau,
-                num_classes=self.num_classes,
-                num_actions=actions,
-                num_problems=self.num_problems,
-                num_points=self.num_points,
-            )
+            f"tau{tau}_actions{actions:02d}": unit_of(ShortfallProblems, self, tau=tau, num_actions=actions)
             for tau in self.taus
             for actions in self.num_actions
         }
-        search = ShortfallSearch(num_outcomes=self.num_outcomes, num_starts=self.num_starts, num_steps=self.num_steps)
+        search = unit_of(ShortfallSearch, self)
         return {**problems, "search": search}

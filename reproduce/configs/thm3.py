@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .abstract import unit_of
+
 
 @dataclass(frozen=True, kw_only=True)
 class BNNAgreement:
@@ -77,22 +79,8 @@ class BNNsAsENNs:
     def units(self) -> Mapping[str, BNNAgreement | CounterExample]:
         """Return one run per kind of BNN, and the counter-example."""
         agreements = {
-            bnn.lower().replace(" ", "_").replace("+", "_plus"): BNNAgreement(
-                bnn=bnn,
-                tau=self.tau,
-                num_samples=self.num_samples,
-                num_tested=self.num_tested,
-                num_replicates=self.num_replicates,
-                num_permutations=self.num_permutations,
-                num_projections=self.num_projections,
-            )
+            bnn.lower().replace(" ", "_").replace("+", "_plus"): unit_of(BNNAgreement, self, bnn=bnn)
             for bnn in self.bnns
         }
-        counter_example = CounterExample(
-            in_dim=self.in_dim,
-            shift=self.shift,
-            num_inputs=self.num_inputs,
-            num_samples=self.counterexample_samples,
-            num_lines=self.num_lines,
-        )
+        counter_example = unit_of(CounterExample, self, num_samples=self.counterexample_samples)
         return {**agreements, "counterexample": counter_example}

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .abstract import unit_of
+
 
 @dataclass(frozen=True, kw_only=True)
 class UrnIdentities:
@@ -49,12 +51,6 @@ class ExactMarginals:
 
     def units(self) -> Mapping[str, UrnIdentities | UrnSamples]:
         """Return the identities, and one run of samples per aleatoric share."""
-        identities = UrnIdentities(
-            alphas=self.alphas,
-            table_alphas=self.table_alphas,
-            max_labels=self.max_labels,
-            num_labels=self.num_labels,
-            num_points=self.num_points,
-        )
+        identities = unit_of(UrnIdentities, self)
         samples = {f"samples-{alpha:g}": UrnSamples(alpha=alpha, num_samples=self.num_samples) for alpha in self.alphas}
         return {"identities": identities, **samples}
