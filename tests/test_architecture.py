@@ -23,6 +23,7 @@ OPTIONAL = {
     "blackjax",
     "flax",
     "grain",
+    "h5py",
     "haiku",
     "huggingface_hub",
     "matplotlib",

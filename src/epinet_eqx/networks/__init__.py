@@ -11,6 +11,12 @@ from ._abstract import Tapped as Tapped
 from ._abstract import per_example as per_example
 from ._base import as_network as as_network
 from ._base import trace_base as trace_base
+from ._folded import FoldedConv as FoldedConv
+from ._folded import FoldedNetwork as FoldedNetwork
+from ._imagenet import efficientnet_lite as efficientnet_lite
+from ._imagenet import mobilenet_v2 as mobilenet_v2
+from ._imagenet import resnet_2015 as resnet_2015
+from ._imagenet import squeezenet as squeezenet
 from ._layers import ChannelDropout as ChannelDropout
 from ._layers import Conv as Conv
 from ._layers import ImageConv as ImageConv

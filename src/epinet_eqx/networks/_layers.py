@@ -88,6 +88,14 @@ def _convolve_backward(stride: int, pads: _Pads, saved: tuple[Array, Array], cha
 _convolve.defvjp(_convolve_forward, _convolve_backward)
 
 
+def paddings(shape: tuple[int, ...], kernel: int, stride: int, *, same: bool) -> _Pads:
+    """Return the pixels to add around an image: as TensorFlow's "SAME" does, or half a kernel on every side."""
+    if not same:
+        return ((kernel // 2, kernel // 2), (kernel // 2, kernel // 2))
+    above, left = jax.lax.padtype_to_pads(shape, (kernel, kernel), (stride, stride), "SAME")
+    return ((above[0], above[1]), (left[0], left[1]))
+
+
 def convolve(
     x: Float[Array, "height width in"], weight: Float[Array, "kernel kernel in out"], stride: int, *, same: bool
 ) -> Float[Array, "height_out width_out out"]:
@@ -99,12 +107,8 @@ def convolve(
         stride: the stride along both axes.
         same: whether to pad as TensorFlow's "SAME" does, or by half a kernel on every side.
     """
-    kernel = weight.shape[0]
-    pads = ((kernel // 2, kernel // 2),) * 2
-    if same:
-        pads = jax.lax.padtype_to_pads(x.shape[:2], (kernel, kernel), (stride, stride), "SAME")
-    (above, below), (left, right) = pads
-    return _convolve(x[None], weight, stride, ((above, below), (left, right)))[0]  # pyright: ignore[reportIndexIssue]
+    pads = paddings(x.shape[:2], weight.shape[0], stride, same=same)
+    return _convolve(x[None], weight, stride, pads)[0]  # pyright: ignore[reportIndexIssue]
 
 
 Padding: TypeAlias = Literal["same", "symmetric"]
