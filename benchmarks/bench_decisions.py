@@ -10,10 +10,17 @@ import jax.random as jr
 import epinet_eqx as epi
 from epinet_eqx import AbstractENN, Draws, named_keys
 from epinet_eqx._draws import choose_batch_size
-from epinet_eqx.decisions import BernoulliReward, ENNAgent, NeuralBandit, ThompsonSampling, run_bandits
+from epinet_eqx.bandits import (
+    BernoulliReward,
+    ENNAgent,
+    NeuralBandit,
+    ThompsonSampling,
+    run_bandits,
+)
+from epinet_eqx.likelihoods import Categorical
 from epinet_eqx.losses import CrossEntropy
 from epinet_eqx.networks import MLP
-from epinet_eqx.predict._uncertainty import _uncertainty
+from epinet_eqx.predict._marginal import _uncertainty
 from epinet_eqx.testbed import EpinetAgent, PriorKnowledge
 
 from ._measure import Ratio, temporary_bytes
@@ -58,7 +65,7 @@ def pool_memory() -> Ratio:
 
     def memory(size: int) -> int:
         # What `bald_scores` compiles, without the checks before it.
-        lowered = _uncertainty.lower(enn, jnp.zeros((size, FEATURES)), size, CLASSES, draws, batch_size)
+        lowered = _uncertainty.lower(enn, jnp.zeros((size, FEATURES)), size, draws, Categorical(), batch_size)
         return temporary_bytes(lowered.compile().compiled)
 
     ratio = memory(LARGE_POOL) / memory(SMALL_POOL)

@@ -6,7 +6,8 @@ import pytest
 from enn_tables import Table
 
 from epinet_eqx import Draws, Tempered
-from epinet_eqx.metrics import log_losses, tune, tune_temperature
+from epinet_eqx.metrics import log_losses
+from epinet_eqx.tuning import tune, tune_temperature
 
 # Two particles that disagree, each sure of itself, and labels that agree with the first in both anchors of a pair.
 DISAGREEING = Table([[[2.0, 0.0], [2.0, 0.0]], [[0.0, 2.0], [0.0, 2.0]]])
@@ -59,7 +60,13 @@ def test_bad_input_is_named(as_user):
         tune_temperature(
             DISAGREEING, X, Y, Draws.all(DISAGREEING.index), temperatures=jnp.ones(1), max_marginal_loss_increase=-1.0
         )
-    with pytest.raises(ValueError, match=r"`temperatures` must be a vector; got shape \(\)"):
+    with pytest.raises(
+        ValueError, match=r"`temperatures` must be a vector of at least one temperature; got shape \(0,\)"
+    ):
+        tune_temperature(DISAGREEING, X, Y, Draws.all(DISAGREEING.index), temperatures=[])
+    with pytest.raises(
+        ValueError, match=r"`temperatures` must be a vector of at least one temperature; got shape \(\)"
+    ):
         tune_temperature(DISAGREEING, X, Y, Draws.all(DISAGREEING.index), temperatures=2.0)
     with pytest.raises(ValueError, match="`temperature` must be finite and at least 1e-06; got -1.0"):
         tune_temperature(DISAGREEING, X, Y, Draws.all(DISAGREEING.index), temperatures=jnp.array([-1.0]))

@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import pytest
 
 import epinet_eqx as epi
+from epinet_eqx import cost
 from epinet_eqx.bayes import Deterministic, Ensemble
-from epinet_eqx.metrics import cost
 from epinet_eqx.networks import MLP
 
 pytestmark = pytest.mark.once

@@ -12,31 +12,28 @@ import pytest
 from jaxtyping import Array
 
 from epinet_eqx import AbstractENN, Draws
-from epinet_eqx.bayes import Ensemble
-from epinet_eqx.decisions import (
+from epinet_eqx.acquisition import (
     PoolLearner,
     acquire,
-    any_success,
-    as_independent,
     at_random,
     balanced_start,
     bald_scores,
     batch_bald,
     by_batch_bald,
     by_score,
-    choose_set,
     entropy_scores,
     epig_scores,
     joint_loss_scores,
     margin_scores,
     run_active_learning,
-    sample_labels,
-    set_reward,
     variance_scores,
 )
+from epinet_eqx.bayes import Ensemble
+from epinet_eqx.decisions import any_success, as_independent, choose_set, sample_labels, set_reward
 from epinet_eqx.indices import ParticleIndex
 from epinet_eqx.losses import Batch, CrossEntropy
 from epinet_eqx.networks import MLP
+from epinet_eqx.predict import Gaussian
 
 pytestmark = pytest.mark.once
 
@@ -95,7 +92,9 @@ def test_scores_are_sums_over_labels_and_particles(table):
         margin_scores(table, x, Draws.all(table.index)), top[:, -2] - top[:, -1], rtol=1e-4, atol=1e-6
     )
     variance = np.sum(np.var(np.asarray(table.logits), axis=0), axis=1)
-    np.testing.assert_allclose(variance_scores(table, x, Draws.all(table.index), regression=True), variance, rtol=1e-5)
+    np.testing.assert_allclose(
+        variance_scores(table, x, Draws.all(table.index), likelihood=Gaussian(1.0)), variance, rtol=1e-5
+    )
 
 
 def test_joint_loss_is_the_logarithm_of_a_mean_of_powers(table):

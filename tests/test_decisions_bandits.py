@@ -11,9 +11,7 @@ import pytest
 from jaxtyping import Array
 
 from epinet_eqx import named_keys
-from epinet_eqx.bayes import Deterministic, Ensemble, dropout_mlp
-from epinet_eqx.combinators import Prior, WithPrior
-from epinet_eqx.decisions import (
+from epinet_eqx.bandits import (
     AbstractBandit,
     BernoulliReward,
     ClassificationBandit,
@@ -29,6 +27,8 @@ from epinet_eqx.decisions import (
     run_bandit,
     run_bandits,
 )
+from epinet_eqx.bayes import Deterministic, Ensemble, dropout_mlp
+from epinet_eqx.combinators import Prior, WithPrior
 from epinet_eqx.epinet import Epinet, MLPEpinet, mlp_prior
 from epinet_eqx.indices import GaussianIndex
 from epinet_eqx.losses import BernoulliBootstrap, CrossEntropy, SquaredLoss

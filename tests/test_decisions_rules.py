@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from epinet_eqx.decisions import (
+from epinet_eqx.bandits import (
     EpsilonGreedy,
     Greedy,
     InformationDirectedSampling,

@@ -10,18 +10,19 @@ from enn_tables import Counting, Linear, Table, Traces
 
 import epinet_eqx as epi
 from epinet_eqx._counts import dyadic_cases
+from epinet_eqx._scores import check_data, stream_scores
 from epinet_eqx.metrics import (
     Estimate,
     dyadic_log_loss,
     joint_log_loss,
     log_loss_curve,
     log_losses,
+    loss_grid,
     marginal_log_loss,
     sampled_dyadic_log_loss,
 )
-from epinet_eqx.metrics._scores import check_data, stream_scores
 from epinet_eqx.networks import MLP
-from epinet_eqx.predict import Categorical, marginal_log_probs
+from epinet_eqx.predict import Categorical, Gaussian, marginal_log_probs
 
 pytestmark = pytest.mark.once
 
@@ -78,6 +79,39 @@ def test_curve_equals_separate_runs(gaussian, data, getkey):
         assert same(
             losses, log_losses(gaussian, x, y, epi.Draws.sample(gaussian.index, losses.joint.num_samples, key=key))
         )
+
+
+def test_one_pass_for_all_temperatures_numbers_of_labels_and_of_indices(gaussian, data, getkey):
+    x, y = data
+    key, traces = getkey(), Traces()
+    draws = epi.Draws.sample(gaussian.index, 21, key=key, chunk_size=4, batch_size=4)
+    axes = {"temperatures": (1.0, 0.4), "taus": (1, 4, 10), "sample_counts": (3, 21)}
+    grid = loss_grid(Counting(gaussian, traces), x, y, draws, **axes)
+    # The shape of an output once, and one embedding in the program, whatever is asked for.
+    assert traces.count == 2
+    for place, temperature in enumerate(axes["temperatures"]):
+        for position, count in enumerate(axes["sample_counts"]):
+            for tau in axes["taus"]:
+                fewer = epi.Draws.sample(gaussian.index, count, key=key)
+                expected = log_losses(epi.Tempered(gaussian, temperature), x, y, fewer, tau=tau)
+                found = grid.losses(tau, temperature=place, count=position)
+                assert same(found, expected)
+                assert (found.joint.tau, found.joint.num_samples) == (tau, count)
+
+
+def test_grid_of_a_finite_support_and_of_a_regression(getkey):
+    table = Table(2 * jr.normal(getkey(), (5, 4, 3)))
+    draws = epi.Draws.all(table.index)
+    grid = loss_grid(table, X, Y, draws, temperatures=jnp.array([2.0]))
+    found = grid.losses(10)
+    assert same(found, log_losses(epi.Tempered(table, 2.0), X, Y, draws)) and found.joint.exact
+    enn = Linear(jnp.ones((1, 2)))
+    draws = epi.Draws.sample(enn.index, 7, key=getkey())
+    x, y = jr.normal(getkey(), (4, 2)), jr.normal(getkey(), (4, 1))
+    scaled = loss_grid(enn, x, y, draws, taus=(3,), likelihood=Gaussian(0.5))
+    assert scaled.error is None and same(
+        scaled.losses(3), log_losses(enn, x, y, draws, tau=3, likelihood=Gaussian(0.5))
+    )
 
 
 def test_indices_are_shared_by_all_inputs(gaussian, data, getkey):
@@ -185,6 +219,11 @@ def test_nan_is_an_error_and_the_core_can_count_it():
         (log_loss_curve, {"sample_counts": ()}, "`sample_counts` must increase; got ()."),
         (log_loss_curve, {"sample_counts": (3, 9)}, "`sample_counts` must not exceed the number of draws, 5; got 9."),
         (log_loss_curve, {"sample_counts": (1,), "draws": EVERY}, "`draws` must be sampled for a curve in M"),
+        (loss_grid, {"taus": ()}, "`taus` must hold at least one number of labels, and each once; got ()."),
+        (loss_grid, {"taus": (2, 2)}, "`taus` must hold at least one number of labels, and each once; got (2, 2)."),
+        (loss_grid, {"temperatures": ()}, "`temperatures` must be a vector of at least one temperature"),
+        (loss_grid, {"temperatures": (1.0, 0.0)}, "`temperatures` must be finite and at least 1e-06; got 0.0."),
+        (loss_grid, {"sample_counts": (9,)}, "`sample_counts` must not exceed the number of draws, 5; got 9."),
     ],
 )
 def test_bad_arguments_are_named_with_their_value(function, arguments, message):

@@ -3,12 +3,20 @@
 import itertools
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
 
-from epinet_eqx.metrics import accuracy, aupr, auroc, brier_score, expected_calibration_error, fpr_at_tpr
+from epinet_eqx.metrics import (
+    accuracy,
+    aupr,
+    auroc,
+    brier_score,
+    expected_calibration_error,
+    fpr_at_tpr,
+)
 
 pytestmark = pytest.mark.once
 
@@ -104,6 +112,17 @@ def test_detection_at_the_extremes():
     assert close(auroc(jnp.zeros(3), jnp.zeros(5)), 0.5) and close(aupr(jnp.zeros(3), jnp.zeros(5)), 5 / 8)
     # 19 of 20 are 95 %: the threshold is the second lowest score outside.
     assert close(fpr_at_tpr(jnp.array([0.5, 1.5]), low), 0.5)
+
+
+@pytest.mark.parametrize("metric", [auroc, aupr, fpr_at_tpr])
+def test_scores_are_ranked_in_their_own_precision(metric):
+    # Differences that single precision does not have.
+    inside = 1.0 + 1e-9 * np.arange(10)
+    outside = inside + 5.5e-9
+    assert np.unique(np.concatenate([inside, outside]).astype(np.float32)).size == 1
+    assert metric(inside, outside) == metric(np.arange(10.0), np.arange(10.0) + 5.5)
+    with pytest.raises(ValueError, match="`scores_in` must be known numbers"):
+        jax.jit(lambda scores: jnp.asarray(metric(scores, outside)))(jnp.ones(3))
 
 
 @pytest.mark.parametrize("metric", [auroc, aupr, fpr_at_tpr])

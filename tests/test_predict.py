@@ -24,7 +24,6 @@ from epinet_eqx.predict import (
     marginal_log_probs,
     moments,
     sample,
-    sample_at,
     uncertainty,
 )
 
@@ -131,7 +130,13 @@ def test_samples_carry_indices_that_a_key_stands_for(gaussian, getkey):
     assert close(samples.outputs[7, 2], gaussian(x[2], samples.zs[7]))
     # More samples begin with the fewer, and all predictions use these very indices.
     assert jnp.array_equal(sample(gaussian, x, epi.Draws.sample(gaussian.index, 7, key=key)).zs, samples.zs[:7])
-    assert close(sample_at(gaussian, x, samples.zs[3:12], chunk_size=4).outputs, samples.outputs[3:12])
+    given = epi.Draws.given(gaussian.index, samples.zs[3:12], chunk_size=4)
+    assert close(sample(gaussian, x, given).outputs, samples.outputs[3:12])
+    # Known indices serve like sampled ones, in a chunk that does not divide them, too.
+    assert close(
+        marginal_log_probs(gaussian, x, epi.Draws.given(gaussian.index, samples.zs, chunk_size=7)),
+        marginal_log_probs(gaussian, x, epi.Draws.sample(gaussian.index, 20, key=key)),
+    )
     log_probs = jax.nn.logsumexp(jax.nn.log_softmax(samples.outputs), axis=0) - np.log(20)
     assert close(marginal_log_probs(gaussian, x, epi.Draws.sample(gaussian.index, 20, key=key)), log_probs)
     found = moments(gaussian, x, epi.Draws.sample(gaussian.index, 20, key=key))

@@ -10,6 +10,7 @@ from enn_tables import Counting, Linear, Table, Traces
 
 from epinet_eqx import Draws
 from epinet_eqx.indices import KeyIndex, ParticleIndex
+from epinet_eqx.likelihoods import Bernoulli, LearnedGaussian, Poisson
 from epinet_eqx.predict import (
     Gaussian,
     conditional_log_probs,
@@ -18,7 +19,6 @@ from epinet_eqx.predict import (
     marginal_log_probs,
     moments,
     sample,
-    sample_at,
     uncertainty,
 )
 
@@ -93,11 +93,11 @@ def test_table_that_would_not_fit():
 
 def test_bad_indices_and_batches():
     with pytest.raises(ValueError, match=r"`zs` must have shape \(5, 2\); got \(5, 3\)"):
-        sample_at(ENN, X, jnp.zeros((5, 3)))
+        Draws.given(ENN.index, jnp.zeros((5, 3)))
     with pytest.raises(
         ValueError, match=r"`zs` must hold at least one index along its leading axis; got shape \(0, 2\)"
     ):
-        sample_at(ENN, X, jnp.zeros((0, 2)))
+        Draws.given(ENN.index, jnp.zeros((0, 2)))
     with pytest.raises(ValueError, match="`batch_size` must be a positive integer; got 0"):
         moments(ENN, X, Draws.sample(ENN.index, 3, key=jr.key(0), batch_size=0))
     with pytest.raises(ValueError, match="`index` must have a finite support .* got KeyIndex"):
@@ -118,6 +118,33 @@ def test_nan_of_the_network_is_an_error():
         assert np.isfinite(jax.tree.leaves(function(table, jnp.array([0]), draws))[0]).all()
         with pytest.raises(ValueError, match="`enn` must not output NaN; got NaN in the .* over 1 indices"):
             function(table, jnp.arange(2), draws)
+
+
+def test_uncertainty_of_outputs_that_are_no_class_logits():
+    # Two labels at two particles: what each of them says, summed, and never the entropies of a softmax.
+    outputs = jnp.array([[[3.0, 0.0]], [[-3.0, 0.0]]])
+    table = Table(outputs)
+    found = uncertainty(table, jnp.arange(1), Draws.all(table.index), likelihood=Bernoulli())
+    p = np.asarray(jax.nn.sigmoid(outputs[:, 0]), np.float64)
+    entropy = lambda p: -p * np.log(p) - (1 - p) * np.log(1 - p)  # noqa: E731
+    np.testing.assert_allclose(found.aleatoric, [entropy(p).mean(axis=0).sum()], rtol=1e-5)
+    np.testing.assert_allclose(found.total, [entropy(p.mean(axis=0)).sum()], rtol=1e-5)
+    for likelihood in (Gaussian(1.0), LearnedGaussian(), Poisson()):
+        with pytest.raises(ValueError, match=f"finitely many outcomes for an entropy; got {type(likelihood).__name__}"):
+            uncertainty(table, jnp.arange(1), Draws.all(table.index), likelihood=likelihood)
+    # A regression with one output that nothing is said of.
+    with pytest.raises(ValueError, match="`enn` must have at least 2 outputs for a `Categorical` likelihood; got 1"):
+        uncertainty(ENN, X, Draws.sample(ENN.index, 3, key=jr.key(0)))
+
+
+def test_samples_that_are_not_finite_are_an_error():
+    for wrong in (jnp.nan, jnp.inf, -jnp.inf):
+        table = Table([[[0.0, 1.0], [wrong, 0.0]]])
+        assert np.isfinite(sample(table, jnp.array([0]), Draws.all(table.index)).outputs).all()
+        with pytest.raises(ValueError, match="`enn` must output finite numbers; got NaN or infinity .* at 1 indices"):
+            sample(table, jnp.arange(2), Draws.all(table.index))
+        with pytest.raises(ValueError, match="`enn` must output finite numbers; got NaN or infinity .* at 2 indices"):
+            sample(table, jnp.arange(2), Draws.given(table.index, jnp.zeros(2, int)))
 
 
 def test_checks_hold_inside_compiled_programs():

@@ -10,9 +10,9 @@ import jax.random as jr
 import numpy as np
 import pytest
 
+from epinet_eqx import cost
 from epinet_eqx.bayes import dropout_mlp
 from epinet_eqx.epinet import attach
-from epinet_eqx.metrics import cost
 from epinet_eqx.networks import MLP
 from reproduce import counting
 from reproduce.artifacts import fig02, fig06, fig07, fig08, fig13, fig14

@@ -8,8 +8,9 @@ import pytest
 from enn_tables import Counting, Table, Traces
 
 import epinet_eqx as epi
-from epinet_eqx.metrics import log_losses, tune
+from epinet_eqx.metrics import log_losses
 from epinet_eqx.networks import MLP
+from epinet_eqx.tuning import tune
 
 pytestmark = pytest.mark.once
 

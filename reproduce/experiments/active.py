@@ -11,8 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from epinet_eqx import AbstractENN, Draws, named_keys
-from epinet_eqx.data import digits
-from epinet_eqx.decisions import (
+from epinet_eqx.acquisition import (
     Acquisition,
     PoolLearner,
     acquire,
@@ -28,6 +27,7 @@ from epinet_eqx.decisions import (
     run_active_learning,
     variance_scores,
 )
+from epinet_eqx.data import digits
 from epinet_eqx.losses import Batch
 from epinet_eqx.predict import marginal_log_probs
 

@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import Int, PRNGKeyArray, Shaped
 
 from epinet_eqx import named_keys
-from epinet_eqx.data import digits
-from epinet_eqx.decisions import (
+from epinet_eqx.bandits import (
     AbstractBandit,
     ClassificationBandit,
     ENNAgent,
@@ -19,6 +18,7 @@ from epinet_eqx.decisions import (
     NeuralBandit,
     run_bandits,
 )
+from epinet_eqx.data import digits
 
 from ..configs.decisions import BanditOf, BanditSize
 from ..configs.testbed import Variant, variant_of

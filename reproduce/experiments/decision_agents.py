@@ -13,7 +13,7 @@ import optax
 from jaxtyping import PRNGKeyArray
 
 from epinet_eqx import AbstractENN
-from epinet_eqx.decisions import (
+from epinet_eqx.bandits import (
     AbstractRule,
     BernoulliReward,
     ENNAgent,

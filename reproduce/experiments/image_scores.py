@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
-from epinet_eqx import AbstractENN, Draws, Tempered
+from epinet_eqx import AbstractENN, Cost, Draws, Tempered, cost
 from epinet_eqx.losses import Batch
-from epinet_eqx.metrics import Cost, Estimate, LogLosses, cost, log_loss_curve, log_losses, tune_temperature
+from epinet_eqx.metrics import Estimate, LogLosses, log_loss_curve, log_losses
+from epinet_eqx.tuning import tune_temperature
 
 from ..configs.images import Protocol
 from .image_agents import Agent

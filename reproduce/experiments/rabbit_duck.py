@@ -146,7 +146,7 @@ def outputs(config: EnnRabbitDuck, *, key: PRNGKeyArray) -> list[Row]:
     curve = np.linspace(-config.z_max, config.z_max, config.num_points)
     zs = jnp.asarray(np.concatenate([curve, config.table_indices]), dtype=float)[:, None]
     for name, enn in make_enns(config.logit_gap, SignIndex()).items():
-        probs = np.asarray(jax.nn.softmax(predict.sample_at(enn, drawings(1), zs).outputs))[:, 0]
+        probs = np.asarray(jax.nn.softmax(predict.sample(enn, drawings(1), Draws.given(enn.index, zs)).outputs))[:, 0]
         for z, prob in zip(curve, probs[: config.num_points], strict=True):
             rows.append({"enn": name, "kind": "curve", "z": z, "probability": prob[0]})
         for z, prob in zip(config.table_indices, probs[config.num_points :], strict=True):

@@ -17,6 +17,7 @@ from epinet_eqx.baselines import SNGP, Heteroscedastic, with_posterior
 from epinet_eqx.bayes import Deterministic, last_layer_laplace
 from epinet_eqx.combinators import Marginalized
 from epinet_eqx.data import stored_base
+from epinet_eqx.indices import AbstractIndex, GaussianIndex
 from epinet_eqx.losses import Batch, CrossEntropy
 from epinet_eqx.networks import MLP, AbstractNetwork, FunctionNetwork
 from epinet_eqx.training import EpochBatches, fit, fit_many
@@ -25,7 +26,7 @@ from ..configs.replication import Recipe
 from .replication_bank import LAST
 from .replication_lab import Lab
 from .replication_rows import Agent, Bench
-from .replication_scores import Stored
+from .replication_scores import Outputs, Stored
 
 _NUM_CLASSES = 10
 _EPOCHS = 9
@@ -150,20 +151,27 @@ def _dropout(lab: Lab, network: str, count: int) -> Candidates:
     for rate in DROPOUT_RATES:
         kept = jr.bernoulli(lab.key_of("dropout masks"), 1 - rate, (count, LAST))
         masks = jnp.where(kept, 1 / (1 - rate), 0.0)
-        found.append((rate, Agent(Masked(masks, jnp.asarray(weights)), features, False, {})))
+        # The masks are given; the index only says of what shape they are.
+        enn = Masked(jnp.asarray(weights), GaussianIndex(LAST))
+        found.append((rate, Agent(Outputs(enn, masks), features, False, {})))
     return found
 
 
-class Masked(eqx.Module):
+class Masked(AbstractENN):
     """A last layer behind masks, one per index and the same for all images."""
 
-    zs: Float[Array, "samples features"]
     weights: Float[Array, "inputs classes"]
+    index: AbstractIndex
 
-    def __call__(self, x: Float[Array, "batch features"]) -> Float[Array, "batch samples classes"]:
-        """Return the logits of a batch."""
-        masked = self.zs[:, :, None] * self.weights[None, :-1]
-        return jnp.einsum("bf,mfc->bmc", x, masked) + self.weights[-1][None, None, :]
+    def embed(self, x: Float[Array, " features"]) -> Float[Array, " features"]:
+        """Return the features."""
+        return x
+
+    def heads(
+        self, embedding: Float[Array, " features"], zs: Float[Array, "samples features"]
+    ) -> Float[Array, "samples classes"]:
+        """Return the logits behind these masks."""
+        return (zs * embedding[None]) @ self.weights[:-1] + self.weights[-1][None]
 
 
 def controls(bench: Bench, network: str, recipe: Recipe) -> dict[str, Callable[[], Candidates]]:

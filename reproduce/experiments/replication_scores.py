@@ -1,9 +1,5 @@
-"""Losses of the replication: one pass over images and indices for all temperatures, tau and M at once.
+"""Losses of the replication: one pass over images and indices for all temperatures, tau and M at once."""
 
-It is the formula of `epinet_eqx.metrics` (a test holds the two together), arranged so that outputs are computed once.
-"""
-
-import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -12,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
-from epinet_eqx import AbstractENN
+from epinet_eqx import AbstractENN, Draws
+from epinet_eqx.indices import AbstractIndex, ParticleIndex
+from epinet_eqx.metrics import loss_grid
 
 # Images whose outputs at all indices are held at a time.
 _BATCH = 100
@@ -51,48 +49,20 @@ class Losses(NamedTuple):
     joint: dict[int, Float[np.ndarray, "temperatures counts pairs"]]
 
 
-def _allocations(tau: int) -> tuple[Float[Array, "cases 2"], Float[Array, " cases"]]:
-    """Return how tau draws can fall on two images, and the binomial probability of each way."""
-    first = jnp.arange(tau + 1, dtype=float)
-    return jnp.stack([first, tau - first], axis=1), jnp.asarray([math.comb(tau, k) / 2**tau for k in range(tau + 1)])
+class _StoredEnsemble(AbstractENN):
+    """An ensemble of which only the outputs are stored: the input is the outputs of all particles."""
 
+    index: AbstractIndex
 
-def _log_means(log_p: Float[Array, "samples ..."], counts: tuple[int, ...]) -> Float[Array, "counts ..."]:
-    """Return the logarithms of the means over the first `counts` samples, from one pass over them."""
-    starts = (0, *counts[:-1])
-    parts = [jax.nn.logsumexp(log_p[start:stop], axis=0) for start, stop in zip(starts, counts, strict=True)]
-    sums = [parts[0]]
-    for part in parts[1:]:
-        sums.append(jnp.logaddexp(sums[-1], part))
-    return jnp.stack([total - jnp.log(float(count)) for total, count in zip(sums, counts, strict=True)])
+    def embed(self, x: Float[Array, "particles classes"]) -> Float[Array, "particles classes"]:
+        """Return the outputs of all particles."""
+        return x
 
-
-@eqx.filter_jit
-def _batch_losses(
-    outputs: Any,
-    x: PyTree[Array],
-    y: Int[Array, " batch"],
-    temperatures: Float[Array, " temperatures"],
-    taus: tuple[int, ...],
-    counts: tuple[int, ...],
-) -> tuple[Array, Array, dict[int, Array]]:
-    """Return the losses of a batch of consecutive pairs."""
-    logits = outputs(x)
-
-    def at(temperature: Array) -> tuple[Array, Array, dict[int, Array]]:
-        log_p = jax.nn.log_softmax(logits / temperature)
-        probs = [jnp.sum(jnp.exp(log_p[:, :count]), axis=1) for count in counts]
-        wrong = jnp.stack([(jnp.argmax(p, axis=-1) != y).astype(float) for p in probs])
-        own = jnp.take_along_axis(log_p, y[:, None, None], axis=2)[:, :, 0].T
-        pairs = own.reshape(own.shape[0], -1, 2)
-        joint = {}
-        for tau in taus:
-            cases, weights = _allocations(tau)
-            log_joint = _log_means(jnp.einsum("mpa,ca->mpc", pairs, cases), counts)
-            joint[tau] = -log_joint @ weights
-        return -_log_means(own, counts), wrong, joint
-
-    return jax.lax.map(at, temperatures)
+    def heads(
+        self, embedding: Float[Array, "particles classes"], zs: Int[Array, " samples"]
+    ) -> Float[Array, "samples classes"]:
+        """Return the outputs of these particles."""
+        return embedding[zs]
 
 
 def losses(
@@ -112,23 +82,15 @@ def losses(
         y: labels.
         temperatures: what outputs are divided by.
         taus: numbers of labels that are predicted jointly.
-        counts: increasing numbers of indices M; the last is the number of all.
+        counts: increasing numbers of indices M; the last is that of all indices.
     """
-    size = min(_BATCH, len(y))
-    found = []
-    for start in range(0, len(y), size):
-        # The last batch is filled up by what comes before it, so that one program does for all.
-        at = slice(min(start, len(y) - size), min(start, len(y) - size) + size)
-        seen, labels = jax.tree.map(lambda leaf, at=at: jnp.asarray(leaf[at]), (x, y))
-        new = start - at.start
-        batch = _batch_losses(outputs, seen, labels, jnp.asarray(temperatures), taus, counts)
-        marginal, wrong, joint = jax.device_get(batch)
-        found.append((marginal[..., new:], wrong[..., new:], {t: v[..., new // 2 :] for t, v in joint.items()}))
-    return Losses(
-        np.concatenate([f[0] for f in found], axis=-1),
-        np.concatenate([f[1] for f in found], axis=-1),
-        {tau: np.concatenate([f[2][tau] for f in found], axis=-1) for tau in taus},
-    )
+    if isinstance(outputs, Stored):
+        enn: AbstractENN = _StoredEnsemble(ParticleIndex(x.shape[1]))
+        draws = Draws.all(enn.index, batch_size=_BATCH)
+    else:
+        enn, draws = outputs.enn, Draws.given(outputs.enn.index, outputs.zs, batch_size=_BATCH)
+    grid = loss_grid(enn, x, y, draws, temperatures=temperatures, taus=taus, sample_counts=counts)
+    return Losses(*jax.device_get((grid.marginal, grid.error, grid.joint)))
 
 
 def summary(values: Float[np.ndarray, " groups"]) -> tuple[float, float]:

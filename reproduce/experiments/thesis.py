@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from epinet_eqx import named_keys
 from epinet_eqx._compile import jit_unoptimized
-from epinet_eqx.decisions import NeuralBandit, run_bandits
+from epinet_eqx.bandits import NeuralBandit, run_bandits
 from epinet_eqx.testbed import Problem, Setting, evaluate, stack_problems
 
 from ..configs.decisions import ThesisOf

@@ -3,6 +3,9 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ._cost import Cost as Cost
+from ._cost import StageCost as StageCost
+from ._cost import cost as cost
 from ._draws import Draws as Draws
 from ._enn import AbstractENN as AbstractENN
 from ._keys import named_keys as named_keys
@@ -16,6 +19,8 @@ from ._tree import freeze as freeze
 from ._tree import trainable_mask as trainable_mask
 
 if TYPE_CHECKING:
+    from . import acquisition as acquisition
+    from . import bandits as bandits
     from . import baselines as baselines
     from . import bayes as bayes
     from . import combinators as combinators
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
     from . import scale as scale
     from . import testbed as testbed
     from . import training as training
+    from . import tuning as tuning
     from . import weights as weights
     from .combinators import Tempered as Tempered
     from .epinet import attach as attach
@@ -41,6 +47,9 @@ __version__ = "0.1.0"
 
 # Nobody needs all of it: a package is imported when it is first asked for, so that `import epinet_eqx` is quick.
 _PACKAGES = (
+    "acquisition",
+    "bandits",
+    "tuning",
     "baselines",
     "bayes",
     "combinators",

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Float, Int, PyTree, Shaped
+from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
 
 
 def require_package(name: str, *, extra: str = "data") -> ModuleType:
@@ -143,3 +143,20 @@ def num_examples(name: str, tree: PyTree) -> int:
     if lengths[0] == 0:
         raise ValueError(f"`{name}` must not be empty; got shapes {shapes}.")
     return lengths[0]
+
+
+def check_available(
+    name: str, size: int, pool_size: int, available: Bool[Array, " batch"] | None
+) -> Bool[Array, " batch"]:
+    """Return which inputs of a pool may be chosen, at least `size` of them."""
+    check_positive(name, size)
+    if available is None:
+        available = jnp.ones(pool_size, dtype=bool)
+    if available.shape != (pool_size,):
+        raise ValueError(f"`available` must have one entry per input, {pool_size}; got shape {available.shape}.")
+    if size > pool_size:
+        raise ValueError(f"`{name}` must be at most the size of the pool, {pool_size}; got {size}.")
+    left = jnp.sum(available)
+    found = "" if is_traced(left) else f", {int(left)}"
+    message = f"`{name}` must be at most the number of inputs that are available{found}; got {size}."
+    return require(available, left < size, message)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
 
-from ._checks import check_positive, require
+from ._checks import check_positive, check_shape, require
 from ._enn import AbstractENN
 from .indices import AbstractIndex
 
@@ -23,7 +23,8 @@ class Draws(eqx.Module):
     r"""The indices that a prediction averages over, shared by all of its inputs.
 
     `Draws.sample(enn.index, 1000, key=key)` is the Monte Carlo average of Eq. (2) over $M = 1000$ indices;
-    `Draws.all(enn.index)` averages exactly over a finite support, such as the particles of an ensemble.
+    `Draws.all(enn.index)` averages exactly over a finite support, such as the particles of an ensemble; `Draws.given`
+    takes indices that are known.
 
     A key stands for a sequence of indices: equal keys give equal indices, and a larger M begins with the smaller one.
     Predictions made with the same draws can therefore be compared, and combined, index by index.
@@ -31,6 +32,7 @@ class Draws(eqx.Module):
 
     index: AbstractIndex
     key: PRNGKeyArray | None
+    zs: Shaped[Array, "samples ..."] | None
     num_samples: int = eqx.field(static=True)
     exact: bool = eqx.field(static=True)
     chunk_size: int = eqx.field(static=True)
@@ -56,7 +58,7 @@ class Draws(eqx.Module):
             batch_size: how many inputs are computed at a time; by default as many as keep a chunk's outputs small.
         """
         check_positive("num_samples", num_samples)
-        return cls(index, key, num_samples, False, *_check_sizes(chunk_size, batch_size))
+        return cls(index, key, None, num_samples, False, *_check_sizes(chunk_size, batch_size))
 
     @classmethod
     def all(cls, index: AbstractIndex, *, chunk_size: int = 16, batch_size: int | None = None) -> "Draws":
@@ -73,7 +75,29 @@ class Draws(eqx.Module):
                 f"`index` must have a finite support to average over all of it; got {type(index).__name__}. "
                 "Use `Draws.sample`."
             )
-        return cls(index, None, support.shape[0], True, *_check_sizes(chunk_size, batch_size))
+        return cls(index, None, None, support.shape[0], True, *_check_sizes(chunk_size, batch_size))
+
+    @classmethod
+    def given(
+        cls,
+        index: AbstractIndex,
+        zs: Shaped[Array, "samples ..."],
+        *,
+        chunk_size: int = 16,
+        batch_size: int | None = None,
+    ) -> "Draws":
+        """Return these indices, as if they had been sampled.
+
+        Args:
+            index: the reference distribution, `enn.index`.
+            zs: indices, along the leading axis.
+            chunk_size: how many indices are computed at a time.
+            batch_size: how many inputs are computed at a time; by default as many as keep a chunk's outputs small.
+        """
+        if zs.ndim == 0 or zs.shape[0] == 0:
+            raise ValueError(f"`zs` must hold at least one index along its leading axis; got shape {zs.shape}.")
+        check_shape("zs", zs, (zs.shape[0], *index.shape))
+        return cls(index, None, zs, zs.shape[0], False, *_check_sizes(chunk_size, batch_size))
 
     @classmethod
     def auto(
@@ -103,13 +127,12 @@ class Draws(eqx.Module):
         return cls.sample(index, num_samples, key=key, chunk_size=chunk_size, batch_size=batch_size)
 
     def take(self, count: int, start: int | Shaped[Array, ""]) -> Shaped[Array, "samples ..."]:
-        """Return `count` indices from number `start` on; beyond the end of a support its last one is repeated."""
-        if self.exact:
-            support = self.index.support()
-            assert support is not None
-            return support[jnp.minimum(start + jnp.arange(count), self.num_samples - 1)]
-        assert self.key is not None
-        return self.index.sample_many(count, key=self.key, start=start)
+        """Return `count` indices from number `start` on; beyond the end of known ones the last is repeated."""
+        if self.key is not None:
+            return self.index.sample_many(count, key=self.key, start=start)
+        known = self.index.support() if self.exact else self.zs
+        assert known is not None
+        return known[jnp.minimum(start + jnp.arange(count), self.num_samples - 1)]
 
     def indices(self) -> Shaped[Array, "samples ..."]:
         """Return all of them at once."""

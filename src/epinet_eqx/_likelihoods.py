@@ -26,6 +26,14 @@ class AbstractLikelihood(eqx.Module):
         """Return `y` in the form that `log_prob` takes; raise if a network with `num_outputs` cannot predict it."""
 
     @abc.abstractmethod
+    def mean(self, output: Float[Array, " classes"]) -> Float[Array, " targets"]:
+        """Return the expected target: class probabilities, or the mean of a regression."""
+
+    @abc.abstractmethod
+    def outcome_log_probs(self, output: Float[Array, " classes"]) -> Float[Array, "labels outcomes"]:
+        """Return the log-probability of each outcome of each label; raise unless the outcomes are finitely many."""
+
+    @abc.abstractmethod
     def fisher(
         self, outputs: Float[Array, "batch classes"], weights: Float[Array, " batch"]
     ) -> Float[Array, "classes classes"]:
@@ -46,6 +54,19 @@ class Categorical(AbstractLikelihood):
             raise ValueError(f"`y` must hold one integer label per example; got shape {y.shape} of {y.dtype}.")
         return check_labels("y", y.astype(jnp.int32), num_outputs)
 
+    def mean(self, output: Float[Array, " classes"]) -> Float[Array, " targets"]:
+        """Return the class probabilities."""
+        return jax.nn.softmax(output)
+
+    def outcome_log_probs(self, output: Float[Array, " classes"]) -> Float[Array, "labels outcomes"]:
+        """Return the log-probabilities of the classes of the one label."""
+        if output.shape[0] < 2:
+            raise ValueError(
+                f"`enn` must have at least 2 outputs for a `Categorical` likelihood; got {output.shape[0]}. "
+                "For a regression or several labels, say so by `likelihood`."
+            )
+        return jax.nn.log_softmax(output)[None]
+
     def fisher(
         self, outputs: Float[Array, "batch classes"], weights: Float[Array, " batch"]
     ) -> Float[Array, "classes classes"]:
@@ -65,6 +86,14 @@ class Bernoulli(AbstractLikelihood):
     def check_targets(self, y: Shaped[Array, "batch ..."], num_outputs: int) -> Shaped[Array, "batch classes"]:
         """Return `y`, which must hold a zero or a one per example and output."""
         return _as_vectors(y, num_outputs, ~((y == 0) | (y == 1)), "zeros and ones")
+
+    def mean(self, output: Float[Array, " classes"]) -> Float[Array, " targets"]:
+        """Return the probability that each label holds."""
+        return jax.nn.sigmoid(output)
+
+    def outcome_log_probs(self, output: Float[Array, " classes"]) -> Float[Array, "labels outcomes"]:
+        """Return the log-probabilities of zero and one for each label."""
+        return jnp.stack([jax.nn.log_sigmoid(-output), jax.nn.log_sigmoid(output)], axis=1)
 
     def fisher(
         self, outputs: Float[Array, "batch classes"], weights: Float[Array, " batch"]
@@ -93,6 +122,14 @@ class Gaussian(AbstractLikelihood):
         """Return `y`, which must hold one finite number per example and output, with an axis of outputs."""
         return _as_real_vectors(y, num_outputs)
 
+    def mean(self, output: Float[Array, " classes"]) -> Float[Array, " targets"]:
+        """Return the output."""
+        return output
+
+    def outcome_log_probs(self, output: Float[Array, " classes"]) -> Float[Array, "labels outcomes"]:
+        """Raise: the outcomes are not finitely many."""
+        raise _not_finite(self)
+
     def fisher(
         self, outputs: Float[Array, "batch classes"], weights: Float[Array, " batch"]
     ) -> Float[Array, "classes classes"]:
@@ -119,6 +156,14 @@ class LearnedGaussian(AbstractLikelihood):
             raise ValueError(f"The outputs of a `LearnedGaussian` must be means and log-scales; got {num_outputs}.")
         return _as_real_vectors(y, num_outputs // 2)
 
+    def mean(self, output: Float[Array, " classes"]) -> Float[Array, " targets"]:
+        """Return the first half of the outputs."""
+        return jnp.split(output, 2)[0]
+
+    def outcome_log_probs(self, output: Float[Array, " classes"]) -> Float[Array, "labels outcomes"]:
+        """Raise: the outcomes are not finitely many."""
+        raise _not_finite(self)
+
     def fisher(
         self, outputs: Float[Array, "batch classes"], weights: Float[Array, " batch"]
     ) -> Float[Array, "classes classes"]:
@@ -139,11 +184,27 @@ class Poisson(AbstractLikelihood):
         """Return `y`, which must hold one count per example and output."""
         return _as_vectors(y, num_outputs, ~((y >= 0) & (y == jnp.floor(y))), "counts")
 
+    def mean(self, output: Float[Array, " classes"]) -> Float[Array, " targets"]:
+        """Return the rates."""
+        return jnp.exp(output)
+
+    def outcome_log_probs(self, output: Float[Array, " classes"]) -> Float[Array, "labels outcomes"]:
+        """Raise: the outcomes are not finitely many."""
+        raise _not_finite(self)
+
     def fisher(
         self, outputs: Float[Array, "batch classes"], weights: Float[Array, " batch"]
     ) -> Float[Array, "classes classes"]:
         """Return the weighted sum of the diagonal matrix of rates."""
         return jnp.diag(weights @ jnp.exp(outputs))
+
+
+def _not_finite(likelihood: AbstractLikelihood) -> ValueError:
+    """Return the error that an entropy needs finitely many outcomes."""
+    return ValueError(
+        f"`likelihood` must have finitely many outcomes for an entropy; got {type(likelihood).__name__}. "
+        "`predict.moments` gives the variance over the index."
+    )
 
 
 def _with_axis(y: Shaped[Array, "batch ..."], num_targets: int, what: str) -> Shaped[Array, "batch targets"]:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from ._acquire import check_available
+from .._checks import check_available
 from ._checks import check_unit_interval
 
 SetReward = Callable[[Shaped[Array, " candidates"], Bool[Array, " candidates"]], Float[Array, ""]]

@@ -1,13 +1,14 @@
-"""The expected reward of each action (Appendix B), from a table of joint probabilities or from samples of it."""
+"""Rewards of joint outcomes: their expectation, the choice, and what a wrong prediction costs (Theorems 1 and 2)."""
 
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+import jax.scipy.special as jsp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from .._checks import num_examples
+from .._checks import check_finite, num_examples
 from .._draws import Draws
 from .._enn import AbstractENN
 from .._keys import named_keys
@@ -80,3 +81,83 @@ def expected_rewards_from_samples(
     start = jnp.zeros(out.shape, out.dtype) if split == num_samples else total(labels[split:])
     summed, _ = jax.lax.scan(lambda so_far, chunk: (so_far + total(chunk), None), start, chunks)
     return summed / num_samples
+
+
+def best_actions(expected: Float[Array, " actions"], *, tolerance: float = 1e-5) -> Bool[Array, " actions"]:
+    """Return which actions have the largest expected reward.
+
+    Args:
+        expected: expected reward of each action.
+        tolerance: how far below the largest still counts as equal, so that rounding does not break a tie.
+    """
+    check_actions("expected", expected)
+    if tolerance < 0:
+        raise ValueError(f"`tolerance` must be at least 0; got {tolerance}.")
+    expected = check_finite("expected", expected)
+    return expected >= jnp.max(expected) - tolerance
+
+
+def choice_probs(expected: Float[Array, " actions"], *, tolerance: float = 1e-5) -> Float[Array, " actions"]:
+    """Return the probability of each action under the uniform choice among the best ones, as in Theorem 1."""
+    best = best_actions(expected, tolerance=tolerance).astype(expected.dtype)
+    return best / jnp.sum(best)
+
+
+def choose_action(expected: Float[Array, " actions"], *, tolerance: float = 1e-5, key: PRNGKeyArray) -> Int[Array, ""]:
+    """Draw one action uniformly from the best ones."""
+    best = best_actions(expected, tolerance=tolerance)
+    return jr.categorical(key, jnp.where(best, jnp.zeros_like(expected), -jnp.inf))
+
+
+def joint_kl(joint_probs: Float[Array, "..."], predicted_probs: Float[Array, "..."]) -> Float[Array, ""]:
+    r"""Return $\mathrm{KL}(P_{1:\tau} \| \hat P_{1:\tau})$ in nats.
+
+    It is infinite where the prediction excludes an outcome that can happen. Computed as the sum of
+    $\hat p \, h(p / \hat p - 1)$ with $h(d) = (1 + d) \ln (1 + d) - d \ge 0$, which loses no digits where the
+    distributions are close, and is never negative.
+
+    Args:
+        joint_probs: the true distribution $P_{1:\tau}$, of any shape.
+        predicted_probs: the prediction $\hat P_{1:\tau}$, of the same shape.
+    """
+    if joint_probs.shape != predicted_probs.shape:
+        raise ValueError(
+            f"`predicted_probs` must have the shape of `joint_probs`, {joint_probs.shape}; got {predicted_probs.shape}."
+        )
+    p = check_distribution("joint_probs", joint_probs)
+    q = check_distribution("predicted_probs", predicted_probs)
+    possible = q > 0
+    safe_q = jnp.where(possible, q, 1.0)
+    d = jnp.where(possible, p - q, 0.0) / safe_q
+    near = jnp.abs(d) < 0.01
+    d_near = jnp.where(near, d, 0.0)
+    series = d_near**2 * (1 / 2 - d_near / 6 + d_near**2 / 12 - d_near**3 / 20)
+    h = jnp.where(near, series, jsp.xlogy(p / safe_q, p / safe_q) - d)
+    return jnp.sum(jnp.where(possible, q * h, jnp.where(p > 0, jnp.inf, 0.0)))
+
+
+def shortfall(
+    rewards: Float[Array, "actions ..."],
+    joint_probs: Float[Array, "..."],
+    predicted_probs: Float[Array, "..."],
+    *,
+    tolerance: float = 1e-5,
+) -> Float[Array, ""]:
+    r"""Return how much less than the optimum the agent earns that believes `predicted_probs`.
+
+    The agent chooses uniformly among the actions that are best under its prediction; ties within `tolerance`.
+
+    Args:
+        rewards: $r(a, y_{1:\tau})$ between 0 and 1; the first axis is the action, then one axis per label.
+        joint_probs: the true distribution $P_{1:\tau}$ of the labels.
+        predicted_probs: the prediction $\hat P_{1:\tau}$.
+        tolerance: how far below the largest predicted reward still counts as equal.
+    """
+    earned = expected_rewards(rewards, joint_probs)
+    choice = choice_probs(expected_rewards(rewards, predicted_probs), tolerance=tolerance)
+    return jnp.max(earned) - choice @ earned
+
+
+def shortfall_bound(joint_probs: Float[Array, "..."], predicted_probs: Float[Array, "..."]) -> Float[Array, ""]:
+    r"""Return $\sqrt{2 \, \mathrm{KL}(P_{1:\tau} \| \hat P_{1:\tau})}$, which no shortfall exceeds (Theorem 2)."""
+    return jnp.sqrt(2 * joint_kl(joint_probs, predicted_probs))

@@ -1,36 +1,42 @@
-"""How well a score tells unfamiliar inputs from familiar ones."""
+"""How well a score tells unfamiliar inputs from familiar ones, computed on the host in double precision."""
 
 import math
 
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, Shaped
+import numpy as np
+from jaxtyping import ArrayLike, Shaped
 
-from .._checks import check_finite
+from .._checks import is_traced
+
+_Scores = Shaped[np.ndarray, "..."]
 
 
-def _check(
-    scores_in: Shaped[ArrayLike, "..."], scores_out: Shaped[ArrayLike, "..."]
-) -> tuple[Float[Array, " inside"], Float[Array, " outside"]]:
-    """Return two vectors of finite scores."""
+def _check(scores_in: Shaped[ArrayLike, "..."], scores_out: Shaped[ArrayLike, "..."]) -> tuple[_Scores, _Scores]:
+    """Return two vectors of finite scores on the host, where ranks do not depend on JAX's precision."""
     checked = []
     for name, scores in (("scores_in", scores_in), ("scores_out", scores_out)):
-        scores = jnp.asarray(scores)
+        if is_traced(scores):
+            raise ValueError(f"`{name}` must be known numbers, since they are ranked on the host; got a traced array.")
+        scores = np.asarray(scores)
         if scores.ndim != 1 or scores.size == 0 or not jnp.issubdtype(scores.dtype, jnp.floating):
             raise ValueError(
                 f"`{name}` must be a vector of at least one floating-point score; "
                 f"got shape {scores.shape} of {scores.dtype}."
             )
-        checked.append(check_finite(name, scores))
+        wide = scores.astype(np.float64)
+        wrong = int(np.sum(~np.isfinite(wide)))
+        if wrong:
+            raise ValueError(f"`{name}` must be finite; got {wrong} non-finite of {wide.size} values.")
+        checked.append(wide)
     return checked[0], checked[1]
 
 
-def _share_at_least(scores: Float[Array, " count"], thresholds: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Return which share of the scores is at least each threshold."""
-    below = jnp.searchsorted(jnp.sort(scores), thresholds, side="left")
-    return 1 - below.astype(scores.dtype) / scores.size
+def _share_at_least(scores: _Scores, thresholds: _Scores | np.float64) -> _Scores | np.float64:
+    """Return the share of the scores that is at least each threshold."""
+    return 1 - np.searchsorted(np.sort(scores), thresholds, side="left") / scores.size
 
 
-def auroc(scores_in: Shaped[ArrayLike, "..."], scores_out: Shaped[ArrayLike, "..."]) -> Float[Array, ""]:
+def auroc(scores_in: Shaped[ArrayLike, "..."], scores_out: Shaped[ArrayLike, "..."]) -> float:
     """Return the area under the ROC curve: how often an outside score exceeds an inside one, ties counting one half.
 
     Args:
@@ -39,13 +45,12 @@ def auroc(scores_in: Shaped[ArrayLike, "..."], scores_out: Shaped[ArrayLike, "..
             familiar.
     """
     inside, outside = _check(scores_in, scores_out)
-    ordered = jnp.sort(inside)
-    below = jnp.searchsorted(ordered, outside, side="left").astype(inside.dtype)
-    at_most = jnp.searchsorted(ordered, outside, side="right").astype(inside.dtype)
-    return jnp.mean((below + at_most) / (2 * inside.size))
+    ordered = np.sort(inside)
+    below, at_most = (np.searchsorted(ordered, outside, side=side) for side in ("left", "right"))
+    return float(np.mean((below + at_most) / (2 * inside.size)))
 
 
-def aupr(scores_in: Shaped[ArrayLike, "..."], scores_out: Shaped[ArrayLike, "..."]) -> Float[Array, ""]:
+def aupr(scores_in: Shaped[ArrayLike, "..."], scores_out: Shaped[ArrayLike, "..."]) -> float:
     """Return the area under the precision-recall curve as average precision; outside inputs are the positives.
 
     Args:
@@ -57,12 +62,12 @@ def aupr(scores_in: Shaped[ArrayLike, "..."], scores_out: Shaped[ArrayLike, "...
     # Each positive raises recall by one over their number, at the precision of the threshold of its own score.
     hits = _share_at_least(outside, outside) * outside.size
     false_alarms = _share_at_least(inside, outside) * inside.size
-    return jnp.mean(hits / (hits + false_alarms))
+    return float(np.mean(hits / (hits + false_alarms)))
 
 
 def fpr_at_tpr(
     scores_in: Shaped[ArrayLike, "..."], scores_out: Shaped[ArrayLike, "..."], *, tpr: float = 0.95
-) -> Float[Array, ""]:
+) -> float:
     """Return the false positive rate at the highest threshold that detects a share `tpr` of the outside inputs.
 
     Args:
@@ -76,5 +81,5 @@ def fpr_at_tpr(
     inside, outside = _check(scores_in, scores_out)
     # The margin keeps a product such as 0.95 * 20 from being rounded up to the next whole number.
     detected = math.ceil(tpr * outside.size - 1e-9)
-    threshold = jnp.sort(outside)[outside.size - detected]
-    return _share_at_least(inside, threshold)
+    threshold = np.sort(outside)[outside.size - detected]
+    return float(_share_at_least(inside, threshold))

@@ -1,16 +1,22 @@
-"""Marginal and joint log-losses (Section 3.1)."""
+"""Marginal and joint log-losses, dyadic sampling among them (Section 3.1, Appendix E)."""
+
+import itertools
+from collections.abc import Sequence
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, PyTree, Shaped
+import jax.random as jr
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree, Shaped
 
-from .._checks import check_positive, check_sizes
+from .._checks import check_positive, check_scalar, check_sizes
 from .._counts import average_cases, dyadic_cases
 from .._draws import Draws
 from .._enn import AbstractENN
+from .._keys import named_keys
 from .._likelihoods import CATEGORICAL, AbstractLikelihood, Categorical
+from .._scores import Scores, check_data, checked_scores
 from ._estimate import Estimate
-from ._scores import Scores, check_data, checked_scores
 
 
 class LogLosses(eqx.Module):
@@ -26,21 +32,21 @@ class LogLosses(eqx.Module):
     joint: Estimate
     error: Estimate | None
 
+    @classmethod
+    def of_pairs(cls, scores: Scores, num_samples: int, *, tau: int, exact: bool) -> "LogLosses":
+        """Return the log-losses of the scores of pairs of examples, whose cases are those of `dyadic_cases`."""
+
+        def over_examples(values: Float[Array, "groups anchors"]) -> Estimate:
+            return Estimate(values.reshape(-1), num_samples, 1, exact)
+
+        _, weights = dyadic_cases(tau)
+        joint = Estimate(-average_cases(weights, scores.joint), num_samples, tau, exact)
+        error = None if scores.wrong is None else over_examples(scores.wrong)
+        return cls(over_examples(-scores.marginal), joint, error)
+
     def __str__(self) -> str:
         lines = [f"marginal log-loss {self.marginal}", f"joint log-loss {self.joint}"]
         return "\n".join(lines if self.error is None else [*lines, f"error {self.error}"])
-
-
-def summarize(scores: Scores, num_samples: int, *, tau: int, exact: bool) -> LogLosses:
-    """Return the log-losses of the scores of pairs of examples, whose cases are those of `dyadic_cases`."""
-
-    def over_examples(values: Float[Array, "groups anchors"]) -> Estimate:
-        return Estimate(values.reshape(-1), num_samples, 1, exact)
-
-    _, weights = dyadic_cases(tau)
-    joint = Estimate(-average_cases(weights, scores.joint), num_samples, tau, exact)
-    error = None if scores.wrong is None else over_examples(scores.wrong)
-    return LogLosses(over_examples(-scores.marginal), joint, error)
 
 
 def log_losses(
@@ -54,7 +60,7 @@ def log_losses(
 ) -> LogLosses:
     """Return marginal log-loss, exact dyadic joint log-loss and classification error, from one streamed pass.
 
-    The outputs at the indices are never stored, so memory does not grow with `num_samples`.
+    The outputs at the indices are never stored, so memory does not grow with the number of draws.
 
     Args:
         enn: the ENN.
@@ -68,7 +74,99 @@ def log_losses(
     data = check_data(enn, x, y, draws, group_size=2, likelihood=likelihood)
     counts, _ = dyadic_cases(tau)
     (scores,) = checked_scores(enn, data, counts, with_error=isinstance(likelihood, Categorical))
-    return summarize(scores, data.draws.num_samples, tau=tau, exact=data.draws.exact)
+    return LogLosses.of_pairs(scores, data.draws.num_samples, tau=tau, exact=data.draws.exact)
+
+
+class LossGrid(eqx.Module):
+    """Log-losses at several temperatures, numbers of indices M and numbers of labels tau, from one pass.
+
+    Attributes:
+        marginal: the log-loss of each example.
+        joint: for each tau, the exact dyadic log-loss of each pair, in total nats.
+        error: one where the most probable class is wrong; None for a regression.
+        sample_counts: the values of M.
+        exact: whether the average over the index is exact.
+    """
+
+    marginal: Float[Array, "temperatures counts examples"]
+    joint: dict[int, Float[Array, "temperatures counts pairs"]]
+    error: Float[Array, "temperatures counts examples"] | None
+    sample_counts: tuple[int, ...] = eqx.field(static=True)
+    exact: bool = eqx.field(static=True)
+
+    def losses(self, tau: int, *, temperature: int = 0, count: int = -1) -> LogLosses:
+        """Return the log-losses of `tau` labels, at these positions among the temperatures and the values of M."""
+        num_samples, at = self.sample_counts[count], (temperature, count)
+        error = None if self.error is None else Estimate(self.error[at], num_samples, 1, self.exact)
+        return LogLosses(
+            Estimate(self.marginal[at], num_samples, 1, self.exact),
+            Estimate(self.joint[tau][at], num_samples, tau, self.exact),
+            error,
+        )
+
+
+def loss_grid(
+    enn: AbstractENN,
+    x: PyTree[ArrayLike],
+    y: Shaped[ArrayLike, "batch ..."],
+    draws: Draws,
+    *,
+    temperatures: Float[ArrayLike, " temperatures"] | Sequence[float] = (1.0,),
+    taus: tuple[int, ...] = (10,),
+    sample_counts: tuple[int, ...] | None = None,
+    likelihood: AbstractLikelihood = CATEGORICAL,
+) -> LossGrid:
+    """Return log-losses at all combinations of temperature, M and tau; the outputs are computed only once.
+
+    Args:
+        enn: the ENN.
+        x: inputs, an array or a tree of arrays with a leading batch axis of even length; consecutive pairs are anchors.
+        y: targets: classes, or the values of a regression.
+        draws: the indices to average over.
+        temperatures: what the outputs are divided by, as `Tempered` does.
+        taus: numbers of labels that are predicted jointly.
+        sample_counts: increasing values of M, at most the number of draws; by default that number only.
+        likelihood: how an output becomes a distribution of the target.
+    """
+    check_sizes("taus", taus)
+    if not taus or len(set(taus)) < len(taus):
+        raise ValueError(f"`taus` must hold at least one number of labels, and each once; got {taus}.")
+    values = jnp.asarray(temperatures, dtype=float)
+    if values.ndim != 1 or values.size == 0:
+        raise ValueError(f"`temperatures` must be a vector of at least one temperature; got shape {values.shape}.")
+    check_scalar("temperatures", jnp.min(values), minimum=1e-6)
+    used = (draws.num_samples,) if sample_counts is None else sample_counts
+    if used != (draws.num_samples,):
+        _check_curve(draws, used)
+    data = check_data(enn, x, y, draws, group_size=2, likelihood=likelihood)
+    cases = [dyadic_cases(tau) for tau in taus]
+    counts = jnp.concatenate([own for own, _ in cases])
+    with_error = isinstance(likelihood, Categorical)
+    found = checked_scores(enn, data, counts, sample_counts=used, with_error=with_error, temperatures=values)
+    ends = list(itertools.accumulate(tau + 1 for tau in taus))[:-1]
+    parts = zip(*(jnp.split(scores.joint, ends, axis=-1) for scores in found), strict=True)
+    joint = {
+        tau: jnp.stack([-jax.vmap(average_cases, (None, 0))(weights, own) for own in part], axis=1)
+        for tau, (_, weights), part in zip(taus, cases, parts, strict=True)
+    }
+    marginal = jnp.stack([-scores.marginal.reshape(values.size, -1) for scores in found], axis=1)
+    error = None
+    if with_error:
+        error = jnp.stack([jnp.asarray(scores.wrong).reshape(values.size, -1) for scores in found], axis=1)
+    return LossGrid(marginal, joint, error, used, draws.exact)
+
+
+def _check_curve(draws: Draws, sample_counts: tuple[int, ...]) -> None:
+    """Raise unless `sample_counts` are increasing numbers of sampled draws."""
+    check_sizes("sample_counts", sample_counts)
+    if not sample_counts or list(sample_counts) != sorted(set(sample_counts)):
+        raise ValueError(f"`sample_counts` must increase; got {sample_counts}.")
+    if draws.exact:
+        raise ValueError("`draws` must be sampled for a curve in M; got all indices of a finite support.")
+    if sample_counts[-1] > draws.num_samples:
+        raise ValueError(
+            f"`sample_counts` must not exceed the number of draws, {draws.num_samples}; got {sample_counts[-1]}."
+        )
 
 
 def log_loss_curve(
@@ -95,21 +193,14 @@ def log_loss_curve(
         likelihood: how an output becomes a distribution of the target.
     """
     check_positive("tau", tau)
-    check_sizes("sample_counts", sample_counts)
-    if not sample_counts or list(sample_counts) != sorted(set(sample_counts)):
-        raise ValueError(f"`sample_counts` must increase; got {sample_counts}.")
-    if draws.exact:
-        raise ValueError("`draws` must be sampled for a curve in M; got all indices of a finite support.")
-    if sample_counts[-1] > draws.num_samples:
-        raise ValueError(
-            f"`sample_counts` must not exceed the number of draws, {draws.num_samples}; got {sample_counts[-1]}."
-        )
+    _check_curve(draws, sample_counts)
     data = check_data(enn, x, y, draws, group_size=2, likelihood=likelihood)
     counts, _ = dyadic_cases(tau)
     with_error = isinstance(likelihood, Categorical)
     curve = checked_scores(enn, data, counts, sample_counts=sample_counts, with_error=with_error)
     return tuple(
-        summarize(scores, count, tau=tau, exact=False) for scores, count in zip(curve, sample_counts, strict=True)
+        LogLosses.of_pairs(scores, count, tau=tau, exact=False)
+        for scores, count in zip(curve, sample_counts, strict=True)
     )
 
 
@@ -144,3 +235,76 @@ def marginal_log_loss(
 ) -> Estimate:
     """Return the marginal log-loss in nats: the joint one of single labels. The arguments are those of `log_losses`."""
     return joint_log_loss(enn, x, y, draws, tau=1, likelihood=likelihood)
+
+
+def dyadic_log_loss(
+    enn: AbstractENN,
+    x: PyTree[ArrayLike],
+    y: Shaped[ArrayLike, "batch ..."],
+    draws: Draws,
+    *,
+    tau: int = 10,
+    likelihood: AbstractLikelihood = CATEGORICAL,
+) -> Estimate:
+    r"""Return the joint log-loss of dyadic sampling, averaged *exactly* over how the draws fall on the two anchors.
+
+    The anchors are consecutive pairs of examples. Of $\tau$ draws from a pair, $k$ fall on its first with a binomial
+    probability, and the joint prediction (Eq. 2) depends on nothing but $k$, so no draw is needed. Total nats over the
+    $\tau$ labels; the standard error is over pairs.
+
+    Args:
+        enn: the ENN.
+        x: inputs, an array or a tree of arrays with a leading batch axis of even length.
+        y: targets.
+        draws: the indices to average over.
+        tau: number of labels that are predicted jointly.
+        likelihood: how an output becomes a distribution of the target.
+    """
+    check_positive("tau", tau)
+    data = check_data(enn, x, y, draws, group_size=2, likelihood=likelihood)
+    counts, weights = dyadic_cases(tau)
+    (scores,) = checked_scores(enn, data, counts)
+    return Estimate(-average_cases(weights, scores.joint), data.draws.num_samples, tau, data.draws.exact)
+
+
+def sampled_dyadic_log_loss(
+    enn: AbstractENN,
+    x: PyTree[ArrayLike],
+    y: Shaped[ArrayLike, "batch ..."],
+    draws: Draws,
+    *,
+    tau: int = 10,
+    num_anchors: int = 2,
+    num_draws: int = 1,
+    likelihood: AbstractLikelihood = CATEGORICAL,
+    key: PRNGKeyArray,
+) -> Estimate:
+    r"""Return the joint log-loss of $\tau$ labels drawn with replacement from each group of anchors.
+
+    The anchors are consecutive groups of `num_anchors` examples. For two anchors `dyadic_log_loss` gives the
+    expectation of this. Total nats over the $\tau$ labels; the standard error is over groups.
+
+    Args:
+        enn: the ENN.
+        x: inputs, an array or a tree of arrays with a leading batch axis, whose length `num_anchors` divides.
+        y: targets.
+        draws: the indices to average over.
+        tau: number of labels that are predicted jointly.
+        num_anchors: number of anchors of a group.
+        num_draws: how often the `tau` labels of a group are drawn; the mean over these is taken first.
+        likelihood: how an output becomes a distribution of the target.
+        key: random key of the draws from the anchors.
+    """
+    check_positive("tau", tau)
+    check_positive("num_anchors", num_anchors)
+    check_positive("num_draws", num_draws)
+    data = check_data(enn, x, y, draws, group_size=num_anchors, likelihood=likelihood)
+    (stream,) = named_keys(key, "anchors")
+
+    def draw(group: Array) -> Float[Array, "draws anchors"]:
+        anchors = jr.randint(jr.fold_in(stream, group), (num_draws, tau, 1), 0, num_anchors)
+        return jnp.sum((anchors == jnp.arange(num_anchors)[None, None, :]).astype(float), axis=1)
+
+    counts = jax.vmap(draw)(jnp.arange(data.length // num_anchors))
+    (scores,) = checked_scores(enn, data, counts)
+    return Estimate(-jnp.mean(scores.joint, axis=1), data.draws.num_samples, tau, data.draws.exact)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PyTree, Shaped
 
-from .._checks import check_positive, check_shape, require
+from .._checks import require
 from .._draws import Draws, check_draws, outputs_at
 from .._enn import AbstractENN
 from .._examples import check_examples
@@ -41,35 +41,22 @@ def _sample_at(
     return chunks.reshape(-1, *chunks.shape[2:])[:count]
 
 
-def sample_at(enn: AbstractENN, x: PyTree, zs: Shaped[Array, "samples ..."], *, chunk_size: int = 16) -> Samples:
-    """Return the outputs of `enn` at inputs `x` and given indices.
-
-    Args:
-        enn: the ENN.
-        x: inputs, an array or a tree of arrays with a leading batch axis.
-        zs: indices, with a leading axis of samples.
-        chunk_size: how many indices are computed at a time.
-    """
-    check_positive("chunk_size", chunk_size)
-    if zs.ndim == 0 or zs.shape[0] == 0:
-        raise ValueError(f"`zs` must hold at least one index along its leading axis; got shape {zs.shape}.")
-    check_shape("zs", zs, (zs.shape[0], *enn.index.shape))
-    examples = check_examples(enn, "x", x)
-    return Samples(_sample_at(enn, examples.x, zs, chunk_size), zs)
-
-
 def sample(enn: AbstractENN, x: PyTree, draws: Draws) -> Samples:
     """Return the outputs of `enn` at inputs `x` and sampled indices, the same indices for all inputs.
 
     Args:
         enn: the ENN.
         x: inputs, an array or a tree of arrays with a leading batch axis.
-        draws: the indices; samples made with equal ones can be joined.
+        draws: the indices, `Draws.given` for known ones; samples made with equal indices can be joined.
     """
     draws = check_draws(enn, draws)
     examples = check_examples(enn, "x", x)
     zs = draws.indices()
-    return Samples(_sample_at(enn, examples.x, zs, draws.chunk_size), zs)
+    outputs = _sample_at(enn, examples.x, zs, draws.chunk_size)
+    # NaN and infinities are an error of the network, which must not be passed on.
+    failed = ~jnp.all(jnp.isfinite(outputs))
+    message = f"`enn` must output finite numbers; got NaN or infinity among the outputs at {draws.num_samples} indices."
+    return Samples(require(outputs, failed, message), zs)
 
 
 def join_samples(*samples: Samples) -> Samples:

@@ -17,10 +17,10 @@ def my_agent(problem, key):
 """
 
 from ._evaluate import evaluate as evaluate
-from ._given_kl import given_kl as given_kl
 from ._joint_batches import JointBatches as JointBatches
 from ._kl import count_nonfinite as count_nonfinite
 from ._kl import exact_kl as exact_kl
+from ._kl import given_kl as given_kl
 from ._kl import sampled_kl as sampled_kl
 from ._problem import GenerativeModel as GenerativeModel
 from ._problem import PriorKnowledge as PriorKnowledge

@@ -4,20 +4,34 @@ from typing import Any, Literal
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, Key
+from jaxtyping import Array, Key, PRNGKeyArray
 
 from .._checks import check_positive, num_examples
 from .._compile import jit_lightly
+from .._draws import Draws
 from .._enn import AbstractENN
 from .._keys import named_keys
+from ..indices import AbstractIndex
 from ..metrics import Estimate
-from ._given_kl import given_kl
-from ._kl import exact_kl, sampled_kl
-from ._options import NUM_BATCHES, NumSamples, check_taus, choose_draws
+from ._kl import NUM_BATCHES, check_taus, exact_kl, given_kl, sampled_kl
 from ._problem import Problem
 from ._stacks import num_stacked_problems
 
+# Number of indices of the original estimator.
+_NUM_SAMPLES = 1000
+
+_NumSamples = int | None | Literal["auto"]
 _Estimator = Literal["exact", "sampled", "given"]
+
+
+def _choose_draws(index: AbstractIndex, num_samples: _NumSamples, *, chunk_size: int, key: PRNGKeyArray) -> Draws:
+    """Return the indices to average over; "auto" takes a finite support of moderate size exactly."""
+    if num_samples == "auto":
+        support = index.support()
+        num_samples = None if support is not None and support.shape[0] <= _NUM_SAMPLES else _NUM_SAMPLES
+    if num_samples is None:
+        return Draws.all(index, chunk_size=chunk_size)
+    return Draws.sample(index, num_samples, key=key, chunk_size=chunk_size)
 
 
 @jit_lightly
@@ -28,7 +42,7 @@ def _evaluate(
     estimator: _Estimator,
     taus: tuple[int, ...],
     num_batches: int,
-    num_samples: NumSamples,
+    num_samples: _NumSamples,
     chunk_size: int,
 ) -> dict[int, Estimate]:
     """Evaluate one member after the other: each is enough work, and its numbers stay in the cache."""
@@ -37,7 +51,7 @@ def _evaluate(
     def member(args: tuple[Any, Array]) -> dict[int, Estimate]:
         enn, problem = eqx.combine(args[0], rest)
         (index_key,) = named_keys(args[1], "indices")
-        draws = choose_draws(enn.index, num_samples, chunk_size=chunk_size, key=index_key)
+        draws = _choose_draws(enn.index, num_samples, chunk_size=chunk_size, key=index_key)
         if estimator == "given":
             return given_kl(enn, problem, draws, taus=taus)
         kl = exact_kl if estimator == "exact" else sampled_kl
@@ -53,7 +67,7 @@ def evaluate(
     taus: tuple[int, ...] = (1, 10),
     estimator: Literal["exact", "sampled"] = "exact",
     num_batches: int = NUM_BATCHES,
-    num_samples: NumSamples = "auto",
+    num_samples: _NumSamples = "auto",
     chunk_size: int = 4,
     keys: Key[Array, " problems"],
 ) -> dict[int, Estimate]:

@@ -8,12 +8,11 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
-from .._checks import check_positive
+from .._checks import check_available, check_positive
 from .._draws import Draws, check_draws, check_result, map_batches, outputs_at
 from .._enn import AbstractENN
 from .._examples import check_examples
 from .._keys import named_keys
-from ._acquire import check_available
 
 # So many conditional probabilities at a time stay within a few megabytes.
 _MAX_ENTRIES = 2**20

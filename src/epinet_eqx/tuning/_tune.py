@@ -7,16 +7,16 @@ from typing import Any, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Bool, Int, PyTree, Shaped
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PyTree, Shaped
 
 from .._checks import check_positive, num_examples
 from .._counts import dyadic_cases
 from .._draws import Draws, check_result
 from .._enn import AbstractENN
 from .._likelihoods import CATEGORICAL, AbstractLikelihood
-from ._estimate import Estimate
-from ._log_loss import LogLosses, summarize
-from ._scores import Data, check_data, stream_scores
+from .._scores import Data, check_data, stream_scores
+from ..combinators import Tempered
+from ..metrics import Estimate, LogLosses
 
 
 class Tuned(eqx.Module):
@@ -80,7 +80,7 @@ def _losses(varying: PyTree, shared: PyTree, numbers: Int[Array, " candidates"],
             batch_size=data.batch_size,
             num_classes=None,
         )
-        return summarize(scores, data.draws.num_samples, tau=tau, exact=data.draws.exact)
+        return LogLosses.of_pairs(scores, data.draws.num_samples, tau=tau, exact=data.draws.exact)
 
     # The numbers give the axis of candidates its size where nothing varies: for a single candidate.
     return eqx.filter_vmap(of)(varying, numbers)
@@ -142,3 +142,44 @@ def tune(
         allowed = marginal <= marginal[0] + max_marginal_loss_increase
     index = jnp.argmin(jnp.where(allowed, chosen.mean, jnp.inf))
     return Tuned(jax.tree.map(lambda leaf: leaf[index], candidates), chosen, index, losses.marginal, allowed)
+
+
+def tune_temperature(
+    enn: AbstractENN,
+    x: PyTree[ArrayLike],
+    y: Shaped[ArrayLike, "batch ..."],
+    draws: Draws,
+    *,
+    temperatures: Float[ArrayLike, " candidates"],
+    tau: int = 10,
+    max_marginal_loss_increase: float = 0.0,
+    likelihood: AbstractLikelihood = CATEGORICAL,
+) -> Tuned:
+    """Return the temperature with the lowest joint log-loss among those that do not degrade the marginal log-loss.
+
+    Temperature 1, the ENN as it is, is candidate 0: what the marginal log-losses of the others are compared with, and
+    the answer if none of them will do. `Tempered(enn, tuned.best)` is the result as an ENN.
+
+    Args:
+        enn: the ENN.
+        x: held-out inputs, not those of the test, with a leading batch axis of even length.
+        y: their labels.
+        draws: the indices to average over.
+        temperatures: the temperatures to try besides 1.
+        tau: number of labels of the joint log-loss.
+        max_marginal_loss_increase: by how many nats the marginal log-loss may exceed that of temperature 1.
+        likelihood: how an output becomes a distribution of the label.
+    """
+    candidates = jnp.asarray(temperatures, dtype=float)
+    if candidates.ndim != 1 or candidates.size == 0:
+        raise ValueError(f"`temperatures` must be a vector of at least one temperature; got shape {candidates.shape}.")
+    return tune(
+        lambda temperature: Tempered(enn, temperature),
+        jnp.concatenate([jnp.ones(1), candidates]),
+        x,
+        y,
+        draws,
+        tau=tau,
+        max_marginal_loss_increase=max_marginal_loss_increase,
+        likelihood=likelihood,
+    )

@@ -11,8 +11,8 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 from .._checks import check_positive, is_traced
 from .._compile import jit_for_one_run, jit_unoptimized
 from .._keys import named_keys
-from ._bandit import AbstractBandit
-from ._bandit_agent import AbstractBanditAgent
+from ._agent import AbstractBanditAgent
+from ._bandits import AbstractBandit
 from ._rules import draw_action
 
 

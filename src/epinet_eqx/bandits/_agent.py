@@ -16,9 +16,8 @@ from .._draws import outputs_at
 from .._enn import AbstractENN
 from .._keys import named_keys
 from .._tree import trainable_mask
-from ..losses import AbstractLoss, Batch
+from ..losses import AbstractLoss, Batch, share_prior
 from ..training._step import Trained, update
-from ._prior_share import share_prior
 from ._replay import ReplayBuffer
 from ._reward_models import AbstractRewardModel
 from ._rules import AbstractRule

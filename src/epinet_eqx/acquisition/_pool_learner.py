@@ -11,9 +11,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from .._checks import check_positive, check_scalar
 from .._enn import AbstractENN
 from .._keys import named_keys
-from ..losses import AbstractLoss, Batch
+from ..losses import AbstractLoss, Batch, share_prior
 from ..training import UniformBatches, init_state, train_steps
-from ._prior_share import share_prior
 
 
 class PoolLearner(eqx.Module):

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree, Shaped
 
-from .._counts import weigh_counts
-from .._draws import (
+from ._counts import weigh_counts
+from ._draws import (
     Draws,
     LogSum,
     check_draws,
@@ -19,9 +19,9 @@ from .._draws import (
     masked_sum,
     outputs_at,
 )
-from .._enn import AbstractENN
-from .._examples import check_examples, check_targets
-from .._likelihoods import AbstractLikelihood, target_log_probs
+from ._enn import AbstractENN
+from ._examples import check_examples, check_targets
+from ._likelihoods import AbstractLikelihood, target_log_probs
 
 
 class Scores(NamedTuple):
@@ -33,13 +33,13 @@ class Scores(NamedTuple):
         wrong: one where the most probable class is not the target; None if it was not asked for.
     """
 
-    marginal: Float[Array, "groups anchors"]
-    joint: Float[Array, "groups cases"]
-    wrong: Float[Array, "groups anchors"] | None
+    marginal: Float[Array, "*temperatures groups anchors"]
+    joint: Float[Array, "*temperatures groups cases"]
+    wrong: Float[Array, "*temperatures groups anchors"] | None
 
 
 class _Sums(eqx.Module):
-    """What is accumulated over the indices."""
+    """The sums over indices that the scores are made of."""
 
     marginal: LogSum
     joint: LogSum
@@ -66,8 +66,9 @@ def stream_scores(
     sample_counts: tuple[int, ...],
     batch_size: int,
     num_classes: int | None,
+    temperatures: Float[Array, " temperatures"] | None = None,
 ) -> tuple[Scores, ...]:
-    """Return the scores at each M of `sample_counts`, from one pass. Nothing is checked, NaN is returned as it comes.
+    """Return the scores at each M of `sample_counts`, from one pass. Nothing is checked; NaN is passed on.
 
     Args:
         enn: the ENN.
@@ -78,7 +79,8 @@ def stream_scores(
         likelihood: how an output becomes a distribution of the target.
         sample_counts: increasing numbers of indices after which scores are reported.
         batch_size: how many examples are computed at a time.
-        num_classes: number of classes, to find the most probable ones too; None if that is not asked for.
+        num_classes: number of classes, to find the most probable ones as well; None otherwise.
+        temperatures: what the outputs are divided by; the scores then have a leading axis of temperatures.
     """
     cases, anchors = counts.shape[-2:]
     groups = y.shape[0] // anchors
@@ -89,8 +91,7 @@ def stream_scores(
         embeddings = jax.vmap(enn.embed)(jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), x))
         targets = y.reshape(-1, *y.shape[2:])
 
-        def step(sums: _Sums, zs: Shaped[Array, "samples ..."], valid: Bool[Array, " samples"]) -> _Sums:
-            outputs = outputs_at(enn, embeddings, zs)
+        def tally(sums: _Sums, outputs: Float[Array, "samples batch classes"], valid: Bool[Array, " samples"]) -> _Sums:
             log_p = target_log_probs(likelihood, outputs, targets).reshape(-1, size, anchors)
             joint = weigh_counts(counts if own_counts is None else own_counts, log_p)
             probs = sums.probs
@@ -98,18 +99,33 @@ def stream_scores(
                 probs = probs + masked_sum(valid, jax.nn.softmax(outputs)).reshape(probs.shape)
             return _Sums(sums.marginal.add(log_p, valid), sums.joint.add(joint, valid), probs)
 
+        def step(sums: _Sums, zs: Shaped[Array, "samples ..."], valid: Bool[Array, " samples"]) -> _Sums:
+            outputs = outputs_at(enn, embeddings, zs)
+            if temperatures is None:
+                return tally(sums, outputs, valid)
+            # One temperature at a time, so that the chunk stays in the cache.
+            return jax.lax.map(lambda each: tally(each[0], outputs / each[1], valid), (sums, temperatures))
+
         probs = None if num_classes is None else jnp.zeros((size, anchors, num_classes))
         sums = _Sums(LogSum.zeros((size, anchors)), LogSum.zeros((size, cases)), probs)
+        if temperatures is not None:
+            copies = temperatures.size
+            sums = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (copies, *leaf.shape)), sums)
         results = []
         for start, stop in pairwise((0, *sample_counts)):
             sums = draws.fold(step, sums, start=start, stop=stop)
-            results.append(sums.scores(stop, y))
+            if temperatures is None:
+                results.append(sums.scores(stop, y))
+            else:
+                # Groups first, along which batches are joined.
+                results.append(jax.vmap(lambda sums, stop=stop: sums.scores(stop, y), out_axes=1)(sums))
         return tuple(results)
 
     # Batches are made of whole groups.
     x, y = jax.tree.map(lambda leaf: leaf.reshape(groups, anchors, *leaf.shape[1:]), (x, y))
     tree = (x, y, counts if counts.ndim == 3 else None)
-    return map_batches(at, tree, length=groups, batch_size=max(1, batch_size // anchors))
+    found = map_batches(at, tree, length=groups, batch_size=max(1, batch_size // anchors))
+    return found if temperatures is None else jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), found)
 
 
 class Data(NamedTuple):
@@ -156,6 +172,7 @@ def checked_scores(
     *,
     sample_counts: tuple[int, ...] | None = None,
     with_error: bool = False,
+    temperatures: Float[Array, " temperatures"] | None = None,
 ) -> tuple[Scores, ...]:
     """Return the scores at each M of `sample_counts`, by default all indices; raise if any is NaN."""
     scores = _compiled_scores(
@@ -168,5 +185,6 @@ def checked_scores(
         sample_counts=sample_counts or (data.draws.num_samples,),
         batch_size=data.batch_size,
         num_classes=data.num_outputs if with_error else None,
+        temperatures=temperatures,
     )
     return check_result("log-probabilities", scores, data.draws)

@@ -5,24 +5,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from .._checks import check_finite, check_labels, check_positive, is_traced, require
-
-
-def check_available(
-    name: str, size: int, pool_size: int, available: Bool[Array, " batch"] | None
-) -> Bool[Array, " batch"]:
-    """Return which inputs of a pool may be chosen, at least `size` of them."""
-    check_positive(name, size)
-    if available is None:
-        available = jnp.ones(pool_size, dtype=bool)
-    if available.shape != (pool_size,):
-        raise ValueError(f"`available` must have one entry per input, {pool_size}; got shape {available.shape}.")
-    if size > pool_size:
-        raise ValueError(f"`{name}` must be at most the size of the pool, {pool_size}; got {size}.")
-    left = jnp.sum(available)
-    found = "" if is_traced(left) else f", {int(left)}"
-    message = f"`{name}` must be at most the number of inputs that are available{found}; got {size}."
-    return require(available, left < size, message)
+from .._checks import check_available, check_finite, check_labels, check_positive, is_traced, require
 
 
 def acquire(

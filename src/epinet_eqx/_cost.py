@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from .._checks import check_positive
-from .._enn import AbstractENN
-from .._tree import count_parameters, trainable_mask
+from ._checks import check_positive
+from ._enn import AbstractENN
+from ._tree import count_parameters, trainable_mask
 
 
 class StageCost(eqx.Module):
