@@ -152,7 +152,7 @@ def _dropout(lab: Lab, network: str, count: int) -> Candidates:
         kept = jr.bernoulli(lab.key_of("dropout masks"), 1 - rate, (count, LAST))
         masks = jnp.where(kept, 1 / (1 - rate), 0.0)
         # The masks are given; the index only says of what shape they are.
-        enn = Masked(jnp.asarray(weights), GaussianIndex(LAST))
+        enn = Masked(weights=jnp.asarray(weights), index=GaussianIndex(LAST))
         found.append((rate, Agent(Outputs(enn, masks), features, False, {})))
     return found
 

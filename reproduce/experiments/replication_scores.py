@@ -85,7 +85,7 @@ def losses(
         counts: increasing numbers of indices M; the last is that of all indices.
     """
     if isinstance(outputs, Stored):
-        enn: AbstractENN = _StoredEnsemble(ParticleIndex(x.shape[1]))
+        enn: AbstractENN = _StoredEnsemble(index=ParticleIndex(x.shape[1]))
         draws = Draws.all(enn.index, batch_size=_BATCH)
     else:
         enn, draws = outputs.enn, Draws.given(outputs.enn.index, outputs.zs, batch_size=_BATCH)

@@ -49,7 +49,7 @@ def variance_scores(
         draws: the indices to average over.
         likelihood: how an output becomes a distribution of the target.
     """
-    found = moments(_Expected(enn, likelihood), x, draws)
+    found = moments(_Expected(enn=enn, likelihood=likelihood), x, draws)
     return jnp.sum(found.variance, axis=-1)
 
 
