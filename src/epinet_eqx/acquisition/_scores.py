@@ -21,6 +21,11 @@ class _Expected(AbstractWrapper):
     enn: AbstractENN
     likelihood: AbstractLikelihood
 
+    def __init__(self, enn: AbstractENN, likelihood: AbstractLikelihood):
+        """Initialize with the ENN and what its outputs mean."""
+        self.enn = enn
+        self.likelihood = likelihood
+
     def embed(self, x: PyTree[Array]) -> PyTree[Array]:
         """Return the embedding of the ENN."""
         return self.enn.embed(x)
@@ -49,7 +54,7 @@ def variance_scores(
         draws: the indices to average over.
         likelihood: how an output becomes a distribution of the target.
     """
-    found = moments(_Expected(enn=enn, likelihood=likelihood), x, draws)
+    found = moments(_Expected(enn, likelihood), x, draws)
     return jnp.sum(found.variance, axis=-1)
 
 
