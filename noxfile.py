@@ -178,6 +178,53 @@ def build(session: nox.Session) -> None:
         session.run(python, "-c", example, external=True, env={"MPLBACKEND": "Agg"})
 
 
+def try_empty(session: nox.Session, *words: str) -> str:
+    """Make an empty environment beside the session's, install into it, and return its Python."""
+    folder = Path(session.create_tmp()).resolve() / "empty"
+    session.run("python", "-m", "venv", "--clear", str(folder))
+    python = str(folder / ("Scripts" if os.name == "nt" else "bin") / "python")
+    session.run(python, "-m", "pip", "install", "--quiet", *words, external=True)
+    return python
+
+
+@nox.session
+def wheels(session: nox.Session) -> None:
+    """Collect all wheels that `reproduce` needs in out/wheels, and try them without a registry."""
+    session.install("build", "pip")
+    folder = Path("out", "wheels").resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    locked = ("--require-hashes", "--requirement=reproduce/locked.txt")
+    session.run("python", "-m", "pip", "download", "--quiet", *locked, f"--dest={folder}", *session.posargs)
+    session.run("python", "-m", "build", "--wheel", f"--outdir={folder}")
+    offline = ("--no-index", f"--find-links={folder}")
+    python = try_empty(session, *offline, *locked)
+    session.run(python, "-m", "pip", "install", "--quiet", *offline, "--no-deps", "epinet_eqx", external=True)
+    session.run(
+        python, "-m", "reproduce", "run", "--only=fig01", "--tier=smoke", "--out=out/wheels_tried", external=True
+    )
+    session.log(f"{folder} is enough: pip install --no-index --find-links={folder} epinet_eqx")
+
+
+@nox.session(venv_backend="none")
+def container(session: nox.Session) -> None:
+    """Run the steps of container/Containerfile in an empty folder and environment, without an engine."""
+    session.run(sys.executable, "scripts/container_steps.py", *session.posargs)
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Build what a release holds into out/release, check it, and make the tag; `-- --dry-run` makes none."""
+    session.install("build", "--group=docs", "--group=paper")
+    folder = Path("out", "release").resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    session.run("python", "-m", "build", f"--outdir={folder}")
+    session.run("python", "-m", "reproduce.paper")
+    shutil.copy(Path("out", "paper", "epinet_eqx.pdf"), folder)
+    session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
+    shutil.make_archive(str(folder / "documentation"), "zip", Path("out", "site"))
+    session.run("python", "scripts/release.py", f"--files={folder}", *session.posargs)
+
+
 @nox.session
 def bench(session: nox.Session) -> None:
     """Run the gates of cost, quality and wall clock; for instance `-- cost quality`, `-- cost --update`, `-- heads`."""

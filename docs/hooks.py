@@ -8,6 +8,7 @@ import math
 import re
 import sys
 import textwrap
+import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,8 +22,9 @@ from reproduce.aggregate import read_rows
 from reproduce.artifact import Artifact
 from reproduce.artifacts.rep_scaling import table as replication_table
 from reproduce.claims import Claim, judge
+from reproduce.page import accepted_page
 from reproduce.paper.words import measured as as_text
-from reproduce.paths import REFERENCE
+from reproduce.paths import LICENSES, REFERENCE
 from reproduce.registry import CLAIMS, JUDGED_BY, REGISTRY
 
 TIERS = [tier for tier in reversed(BEST_FIRST) if any(tier in entry.tiers for entry in REGISTRY.values())]
@@ -172,23 +174,36 @@ def fill_in_measurements(markdown: str) -> str:
     return re.sub(r"<!-- measured: ([\w-]+) -->", measured, re.sub(r"<!-- replication -->", table, markdown))
 
 
+def fill_in_licenses(markdown: str) -> str:
+    """Return a page with `<!-- licenses -->` replaced by the table of data, weights and derived arrays."""
+    keys = {"name": "what", "kind": "kind", "terms": "terms", "stated": "stated in", "shipped": "in the repository?"}
+    columns = {**keys, "used_by": "used by"}
+
+    def table(found: re.Match[str]) -> str:
+        items = tomllib.loads(LICENSES.read_text(encoding="utf-8"))["item"]
+        return _table([list(columns.values()), *([item[key] for key in columns] for item in items)])
+
+    return re.sub(r"<!-- licenses -->", table, markdown)
+
+
 def loaded_from_elsewhere(page: str) -> list[str]:
     """Return the tags of a page that would fetch something from another host."""
     return [found[0] for found in _LOADED.finditer(page) if not _HARMLESS.search(found[0])]
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the accepted figures of the replication, which pages show as `figures/ID.png`."""
+    """Add the accepted figures of the replication, which pages show as `figures/ID.png`, and the page of results."""
     from mkdocs.structure.files import File
 
     for path in sorted((REFERENCE / "replication" / "figures").glob("*.png")):
         files.append(File.generated(config, f"figures/{path.name}", abs_src_path=str(path)))
+    files.append(File.generated(config, "results.html", content=accepted_page(REFERENCE)))
     return files
 
 
 def on_page_markdown(markdown: str, **kwargs: Any) -> str:
-    """Fill in artifacts and measurements where a page asks for them."""
-    return fill_in_measurements(fill_in_artifacts(markdown))
+    """Fill in artifacts, measurements and licenses where a page asks for them."""
+    return fill_in_licenses(fill_in_measurements(fill_in_artifacts(markdown)))
 
 
 def on_page_content(content: str, **kwargs: Any) -> str:

@@ -1,6 +1,7 @@
 """The command line: `python -m reproduce list|run|draw|verify|restore`."""
 
 import argparse
+import functools as ft
 import importlib.util
 import shutil
 import signal
@@ -16,14 +17,18 @@ if importlib.util.find_spec("epinet_eqx") is None:
 
 from tqdm import tqdm
 
-from . import ledger, runner
+from . import ledger, machines, results, runner
+from .accepted import read_manifest
 from .artifact import TIERS, Artifact
 from .configs.image_paper import DATASETS, PRESETS, Variant
 from .dry_run import DEFAULT_TFLOPS, dry_run, simulate_devices
 from .errors import ReproduceError, UsageError, unknown
 from .executors import EXECUTORS, open_executor
 from .inputs import Inputs
+from .jobs import Records
+from .page import write_page
 from .paths import REFERENCE, Output
+from .progress import Progress
 from .registry import select
 from .restore import restore
 from .verify import accept, verify, write_accepted_ledger
@@ -103,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="X",
         help=f"speed of a device that --dry-run reckons with, in TFLOP/s (default: {DEFAULT_TFLOPS:g})",
     )
-    run.add_argument("--quiet", action="store_true", help="no progress bar")
+    run.add_argument("--quiet", action="store_true", help="do not say how far the run is")
     drawing = commands.add_parser(
         "draw", parents=[shared], help="draw from the records there are, and print the ledger"
     )
@@ -125,11 +130,11 @@ def _list(chosen: Sequence[Artifact], output: Output) -> int:
     """Print one line per artifact, cut off where the lines of a terminal end."""
     header = ("id", "session", "time", "hardware", "done", "title", "label in the paper")
     lines: list[tuple[str, ...]] = [header]
+    records = Records(output)
     for entry in chosen:
-        work = runner.jobs(entry, output)
-        done = sum(job.found.record is not None for job in work)
+        done = f"{len(records.of(entry))}/{len(records.jobs(entry))}"
         machine, time = entry.machine(output.tier), entry.time(output.tier)
-        lines.append((entry.id, entry.session, time, machine, f"{done}/{len(work)}", entry.title, entry.label))
+        lines.append((entry.id, entry.session, time, machine, done, entry.title, entry.label))
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     for line in lines:
         text = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -141,22 +146,36 @@ def _list(chosen: Sequence[Artifact], output: Output) -> int:
     return 0
 
 
-def _draw(chosen: Sequence[Artifact], output: Output) -> int:
-    """Collect, draw and judge artifacts. A claim that does not hold is a result, not a failure of the command."""
-    for entry in chosen:
-        runner.collect(entry, output)
-        runner.draw(entry, output)
-        print(f"{entry.id}: {output.figure(entry.id, 'pdf')}")
-    print(f"\n{ledger.as_text(runner.settle(chosen, output))}")
+def _finish(entry: Artifact, records: Records, *, again: bool) -> None:
+    """Collect and draw a complete artifact, and say where its figure is."""
+    results.collect(entry, records)
+    results.draw(entry, records.output, again=again)
+    _say(f"{entry.id}: {records.output.figure(entry.id, 'pdf')}")
+
+
+def _conclude(chosen: Sequence[Artifact], records: Records) -> int:
+    """Judge artifacts that are collected. A claim that does not hold is a result, not a failure of the command."""
+    output = records.output
     # The ledger on disk is of everything that is complete at this tier, whatever was asked for this time.
-    runner.write_ledger(runner.settle(runner.complete(output), output), output)
+    settled = {entry.id: results.settle([entry], output) for entry in results.complete(records)}
+    print(f"\n{ledger.as_text([line for entry in chosen for line in settled[entry.id]])}")
+    results.write_ledger([line for lines in settled.values() for line in lines], output)
     print(f"ledger: {output.claims('md')}")
+    print(f"page: {write_page(records, settled, REFERENCE)}")
     return 0
+
+
+def _draw(chosen: Sequence[Artifact], output: Output) -> int:
+    """Draw artifacts again, and judge them."""
+    records = Records(output)
+    for entry in chosen:
+        _finish(entry, records, again=True)
+    return _conclude(chosen, records)
 
 
 def _draw_accepted(chosen: Sequence[Artifact], output: Output) -> int:
     """Draw the accepted pictures of artifacts again, and judge the accepted numbers of their tier again."""
-    drawn = [picture for entry in chosen if (picture := runner.draw_accepted(entry, output, REFERENCE))]
+    drawn = [picture for entry in chosen if (picture := results.draw_accepted(entry, output, REFERENCE))]
     if not drawn:
         print(f"No picture is accepted at tier {output.tier}.")
         return 0
@@ -165,42 +184,62 @@ def _draw_accepted(chosen: Sequence[Artifact], output: Output) -> int:
     return 0
 
 
-def _verify(chosen: Sequence[Artifact], output: Output) -> int:
+def _verify(chosen: Sequence[Artifact], output: Output, arguments: argparse.Namespace) -> int:
     """Compare artifacts with their references; return 1 if one does not agree."""
-    wrong = 0
+    wrong = waiting = 0
+    manifest = read_manifest(REFERENCE)
+    others: dict[str, None] = {}
+    records = Records(output)
     for entry in chosen:
-        runner.collect(entry, output)
+        if not records.is_complete(entry):
+            waiting += 1
+            print(f"{entry.id}: not computed, {len(records.of(entry))} of {len(records.jobs(entry))} units are there")
+            continue
+        results.collect(entry, records)
         comparison = verify(entry, output, REFERENCE)
+        apart = machines.differences(results.origin(entry, records), manifest.get(f"{output.tier}/{entry.id}.csv", {}))
+        others |= dict.fromkeys(apart)
         if comparison.differences:
             wrong += 1
             print(f"{entry.id}: does not agree\n  " + "\n  ".join(comparison.differences))
+        elif comparison.largest == 0:
+            print(f"{entry.id}: {comparison.num_rows} rows agree to the last digit")
         else:
-            largest = f"largest deviation {comparison.largest:.2g} of what is allowed"
-            print(f"{entry.id}: {comparison.num_rows} rows agree ({largest})")
-    print(f"{len(chosen) - wrong} of {len(chosen)} artifacts agree with the reference at tier {output.tier}")
-    return int(wrong > 0)
+            why = "" if apart else ", although nothing is known to differ between the machines"
+            largest = f"largest deviation {comparison.largest:.2g} of what is allowed{why}"
+            print(f"{entry.id}: {comparison.num_rows} rows agree within their tolerances ({largest})")
+    compared = len(chosen) - waiting
+    print(f"{compared - wrong} of {compared} artifacts agree with the reference at tier {output.tier}")
+    if others:
+        print("this machine is not the one of the reference, so only tolerances can be asked for:")
+        print("\n".join(f"  {words}" for words in others))
+    if waiting:
+        print(f"{waiting} are not computed: `{_command('run', arguments)}` computes them")
+    return int(wrong > 0 or waiting > 0)
 
 
 def _accept(chosen: Sequence[Artifact], output: Output, *, partial: bool) -> int:
     """Make the fresh CSVs of artifacts the reference."""
+    records = Records(output)
     for entry in chosen:
-        runner.collect(entry, output, partial=partial)
-    accept(chosen, output, REFERENCE, {entry.id: runner.origin(entry, output) for entry in chosen})
+        results.collect(entry, records, partial=partial)
+    accept(chosen, output, REFERENCE, {entry.id: results.origin(entry, records) for entry in chosen})
     print(f"{len(chosen)} artifacts are the reference at tier {output.tier} now: {REFERENCE / output.tier}")
     return 0
 
 
 def _restore(chosen: Sequence[Artifact], output: Output) -> int:
     """Make records of the accepted numbers of artifacts."""
+    records = Records(output)
     for entry in chosen:
-        restored = restore(entry, output, REFERENCE)
+        restored = restore(entry, records, REFERENCE)
         print(f"{entry.id}: {restored} records restored")
     return 0
 
 
-def _continue_command(arguments: argparse.Namespace) -> str:
-    """Return the command that continues a stopped one."""
-    words = [f"python -m reproduce {arguments.command}", f"--tier {arguments.tier}", f"--out {arguments.out}"]
+def _command(name: str, arguments: argparse.Namespace) -> str:
+    """Return a command with the options of this one, for instance one that continues it."""
+    words = [f"python -m reproduce {name}", f"--tier {arguments.tier}", f"--out {arguments.out}"]
     words += [f"--only {name}" for name in arguments.only]
     words += [f"--session {arguments.session}"] if arguments.session else []
     words += Variant(dataset=arguments.dataset, preset=arguments.preset).options
@@ -235,6 +274,12 @@ def _say(words: str) -> None:
     sys.stdout.flush()
 
 
+def _tell(words: str) -> None:
+    """Print a line about the progress of a run, apart from its results."""
+    tqdm.write(words, file=sys.stderr)
+    sys.stderr.flush()
+
+
 def _run(chosen: Sequence[Artifact], output: Output, arguments: argparse.Namespace) -> int:
     """Compute what is missing, or say what that would take."""
     for name, least in (("accumulate", 1), ("loaders", 0), ("devices", 1)):
@@ -259,17 +304,18 @@ def _run(chosen: Sequence[Artifact], output: Output, arguments: argparse.Namespa
     if workers > 1 and output.tier == "paper" and any(entry.plan for entry in chosen):
         tqdm.write("Image figures of tier paper have all devices to themselves: one process computes them.")
         workers = 1
+    records = Records(output)
     with open_executor(arguments.executor, workers=workers, scheduler=arguments.scheduler) as executor:
         runner.run(
             chosen,
-            output,
+            records,
             inputs=inputs,
             force=arguments.force,
-            progress=not arguments.quiet,
-            say=tqdm.write,
             executor=executor,
+            progress=Progress(_tell, workers=workers, show=not arguments.quiet),
+            finish=ft.partial(_finish, records=records, again=arguments.force),
         )
-    return _draw(chosen, output)
+    return _conclude(chosen, records)
 
 
 def _dispatch(arguments: argparse.Namespace) -> int:
@@ -285,7 +331,7 @@ def _dispatch(arguments: argparse.Namespace) -> int:
             return _restore(chosen, output)
         if arguments.accept:
             return _accept(chosen, output, partial=arguments.partial)
-        return _verify(chosen, output)
+        return _verify(chosen, output, arguments)
     if arguments.command == "run":
         return _run(chosen, output, arguments)
     return _draw_accepted(chosen, output) if arguments.accepted else _draw(chosen, output)
@@ -298,7 +344,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _dispatch(arguments)
     except (runner.InterruptedRunError, KeyboardInterrupt) as stop:
         done = str(stop) or "Stopped: what was finished is kept."
-        print(f"\n{done} Continue with: {_continue_command(arguments)}", file=sys.stderr)
+        print(f"\n{done} Continue with: {_command(arguments.command, arguments)}", file=sys.stderr)
         return 130
     except ReproduceError as error:
         print(error, file=sys.stderr)

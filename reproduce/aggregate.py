@@ -39,8 +39,10 @@ def to_csv(records: Iterable[Record]) -> str:
 
 
 def write_csv(path: Path, records: Iterable[Record]) -> None:
-    """Write the CSV of an artifact, atomically."""
-    write_atomically(path, to_csv(records).encode())
+    """Write the CSV of an artifact, atomically; one that says the same already stays as old as it is."""
+    content = to_csv(records).encode()
+    if not path.exists() or path.read_bytes() != content:
+        write_atomically(path, content)
 
 
 def read_cells(path: Path) -> tuple[list[str], list[list[str]]]:

@@ -9,9 +9,10 @@ from tqdm import tqdm
 from .artifact import Artifact
 from .errors import ReproduceError
 from .inputs import Inputs
+from .jobs import Job, Records
 from .paths import Output
 from .registry import REGISTRY
-from .runner import Job, jobs, networks_in
+from .runner import networks_in
 
 DEFAULT_TFLOPS = 50.0
 """Speed of one device: about half of what accelerators of the paper's time promise."""
@@ -121,7 +122,7 @@ def _by_protocol(work: Sequence[Job]) -> list[list[list[Job]]]:
     """Return the jobs of each protocol, one list per seed."""
     found: dict[Any, dict[int, list[Job]]] = {}
     for job in work:
-        key = (REGISTRY[job.artifact].folder, job.config.protocol)
+        key = (job.folder, job.config.protocol)
         found.setdefault(key, {}).setdefault(job.config.seed, []).append(job)
     return [list(by_seed.values()) for by_seed in found.values()]
 
@@ -153,10 +154,11 @@ def dry_run(
         say(f"{', '.join(without)}: only what image figures take is known before they run.")
     planned = [entry for entry in chosen if entry.plan]
     kind, num_devices = jax.devices()[0].platform, len(jax.devices())
-    for groups in _by_protocol([job for entry in planned for job in jobs(entry, output)]):
+    records = Records(output)
+    for groups in _by_protocol([job for entry in planned for job in records.jobs(entry)]):
         first = groups[0][0]
         artifact = REGISTRY[first.artifact]
-        own = networks_in(first.artifact, inputs, output)
+        own = networks_in(artifact, inputs, output)
         trainings = artifact.load(artifact.plan)(
             [job.config for job in groups[0]], inputs=own, key=jr.key(artifact.seed)
         )

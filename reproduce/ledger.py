@@ -7,7 +7,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from .claims import LedgerLine
+from .claims import LedgerLine, Verdict
 
 _COLUMNS = ("claim", "statement", "paper", "quantity", "measured", "standard error", "rule", "verdict")
 
@@ -68,14 +68,31 @@ def best_as_markdown(lines: Iterable[tuple[LedgerLine, str]]) -> str:
     return _page("Claims by the best accepted numbers", rows, (*_COLUMNS, "judged on"))
 
 
+def number_of(line: LedgerLine) -> str:
+    """Return what was measured with its standard error."""
+    error = _error(line)
+    return _number(line.measurement.value) + (f" ± {error}".replace("± exact", "(exact)") if error else "")
+
+
+def why_undecided(line: LedgerLine) -> str:
+    """Return why a claim is undecided; empty for one that is decided."""
+    if line.verdict is not Verdict.UNDECIDED:
+        return ""
+    if math.isnan(line.measurement.value):
+        return "this tier does not measure it"
+    if math.isnan(line.measurement.standard_error):
+        return "a single seed or problem has no standard error"
+    return "the error bar reaches across the bound"
+
+
 def as_text(lines: Sequence[LedgerLine], *, width: int = 100) -> str:
     """Return the ledger for a terminal: a line of numbers per claim, its statement below."""
     if not lines:
         return "No claims to judge.\n"
     blocks = []
     for line in lines:
-        error = _error(line)
-        measured = _number(line.measurement.value) + (f" ± {error}".replace("± exact", "(exact)") if error else "")
+        measured = number_of(line)
+        why = f"; undecided: {reason}" if (reason := why_undecided(line)) else ""
         blocks.append(
             f"{line.verdict.value:<14}{line.claim.id}\n"
             + textwrap.fill(
@@ -86,7 +103,7 @@ def as_text(lines: Sequence[LedgerLine], *, width: int = 100) -> str:
             )
             + "\n"
             + textwrap.fill(
-                f"{line.claim.quantity}: {measured}; rule: {line.claim.rule}",
+                f"{line.claim.quantity}: {measured}; rule: {line.claim.rule}{why}",
                 width,
                 initial_indent=" " * 14,
                 subsequent_indent=" " * 14,

@@ -8,6 +8,9 @@ from .configs.image_paper import DEFAULT, Variant
 REFERENCE = Path(__file__).with_name("reference")
 """The accepted CSVs."""
 
+LICENSES = Path(__file__).with_name("licenses.toml")
+"""The terms of all data, weights and derived arrays."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Output:

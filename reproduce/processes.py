@@ -33,26 +33,28 @@ _MAX_LOST = 3
 # Seconds of silence after which to look for dead workers whose pipe is kept open by a process that they started.
 _LOOK = 1.0
 
-# Seconds that a worker has to end after its pipe has closed before it is killed.
+# Seconds that a worker has to end before it is killed.
 _GRACE = 5.0
 
 
 def _messages(pipe: Connection, programs: str) -> Iterator[bytes]:
-    """Yield what the parent sends; the process ends as soon as the parent closes the pipe or is gone."""
+    """Yield what the parent sends until it sends nothing; the process ends at once if the pipe closes."""
     waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def read() -> None:
+        message = b"any"
         try:
-            while True:
-                waiting.put(pipe.recv_bytes())
+            while message:
+                message = pipe.recv_bytes()
+                waiting.put(message)
         except (EOFError, OSError):
             # A parent that was killed cannot clean up.
             shutil.rmtree(programs, ignore_errors=True)
             os._exit(1)
 
     threading.Thread(target=read, daemon=True).start()
-    while True:
-        yield waiting.get()
+    while message := waiting.get():
+        yield message
 
 
 def _portable(error: Exception) -> Exception:
@@ -67,7 +69,7 @@ def _portable(error: Exception) -> Exception:
 
 
 def _work(pipe: Connection, programs: str) -> None:
-    """Compute tasks until the pipe closes; send each result as soon as it is there, and how the task ended."""
+    """Compute tasks until there are no more; send each result as soon as it is there, and how the task ended."""
     # Ctrl-C in a terminal reaches all processes; the parent is the one that answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A program that a task starts must not keep the pipe open after this process.
@@ -110,13 +112,18 @@ class _Worker:
         with contextlib.suppress(OSError):
             self.pipe.send((function, task))
 
+    def dismiss(self) -> None:
+        """Tell the process that there are no more tasks, so that it ends in order."""
+        with contextlib.suppress(OSError):
+            self.pipe.send_bytes(b"")
+
     def close(self) -> None:
-        """End the process, whatever it is doing; its pipe is closed already where several end at once."""
-        self.pipe.close()
+        """Wait for the end of a process that is dismissed or whose pipe is closed, but not for long."""
         self.process.join(_GRACE)
         self.process.kill()
         self.process.join()
         self.process.close()
+        self.pipe.close()
 
 
 def _with_news(workers: Iterable[_Worker]) -> list[_Worker]:
@@ -170,7 +177,9 @@ class Processes:
                             waiting.appendleft((place, task))
                             idle.append(_Worker(programs))
             finally:
-                for worker in (*busy, *idle):
+                for worker in idle:
+                    worker.dismiss()
+                for worker in busy:
                     worker.pipe.close()
                 for worker in (*busy, *idle):
                     worker.close()

@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from .machines import instructions
+
 _PACKAGES = ("epinet_eqx", "jax", "jaxlib", "equinox", "optax", "numpy")
 _ROOT = Path(__file__).parents[1]
 
@@ -56,6 +58,7 @@ def provenance(*, seconds: float) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
+        "instructions": instructions(),
         "versions": versions(),
         "commit": _git_commit(),
         "backend": devices[0].platform,

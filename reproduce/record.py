@@ -74,11 +74,12 @@ def plain(value: Any) -> Scalar:
     return value
 
 
-def write(path: Path, record: Record) -> None:
-    """Write a record, atomically."""
+def write(path: Path, record: Record) -> Record:
+    """Write a record, atomically, and return it as it was written."""
     rows = [{name: plain(value) for name, value in row.items()} for row in record.rows]
-    content = {**dataclasses.asdict(record), "rows": rows}
-    write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
+    written = dataclasses.replace(record, rows=rows)
+    write_atomically(path, (json.dumps(dataclasses.asdict(written), indent=1) + "\n").encode())
+    return written
 
 
 def look_up(path: Path, *, wanted: str, version: str) -> Lookup:

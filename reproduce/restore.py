@@ -4,27 +4,29 @@ from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 
-from . import record, runner
 from .accepted import digest, read_manifest
 from .aggregate import read_rows
 from .artifact import Artifact
 from .errors import ReproduceError
-from .paths import Output
+from .jobs import Records
 from .provenance import package_version
+from .record import Record
+from .results import fingerprint
 
 
-def restore(entry: Artifact, output: Output, reference: Path) -> int:
+def restore(entry: Artifact, records: Records, reference: Path) -> int:
     """Write the records of an artifact that its accepted CSV holds and that are missing; return how many these are.
 
     Args:
         entry: the artifact.
-        output: where the records are.
+        records: the records there are; those of accepted numbers are added.
         reference: folder of the accepted CSVs.
     """
-    name = f"{output.tier}/{entry.id}.csv"
+    tier = records.output.tier
+    name = f"{tier}/{entry.id}.csv"
     path, origin = reference / name, read_manifest(reference).get(name, {})
     if not path.exists():
-        raise ReproduceError(f"{entry.id} must have accepted numbers at tier {output.tier}; there is no {path}.")
+        raise ReproduceError(f"{entry.id} must have accepted numbers at tier {tier}; there is no {path}.")
     if origin.get("sha256") != digest(path):
         raise ReproduceError(f"{path} must be what its manifest says; its checksum is another one.")
     # The rows of a unit stand together, and its name is the column that no row has of its own.
@@ -32,16 +34,16 @@ def restore(entry: Artifact, output: Output, reference: Path) -> int:
         unit: [{column: value for column, value in row.items() if column != "unit"} for row in rows]
         for unit, rows in groupby(read_rows(path), key=lambda row: str(row["unit"]))
     }
-    work = [job for job in runner.jobs(entry, output) if job.unit in by_unit]
-    if runner.fingerprint(work) != origin.get("fingerprint"):
+    work = [job for job in records.jobs(entry) if job.unit in by_unit]
+    if fingerprint(work) != origin.get("fingerprint"):
         raise ReproduceError(
             f"The accepted numbers of {entry.id} are not known to be of this configuration, experiment and version."
         )
-    missing = [job for job in work if job.found.record is None]
+    missing = [job for job in work if records.look_up(job).record is None]
     about = {key: value for key, value in origin.items() if key not in ("sha256", "fingerprint", "units", "missing")}
     about["seconds"] = round(about["seconds"] / len(by_unit), 3)
     for job in missing:
-        restored = record.Record(
+        restored = Record(
             artifact=entry.folder,
             unit=job.unit,
             hash=job.hash,
@@ -51,5 +53,5 @@ def restore(entry: Artifact, output: Output, reference: Path) -> int:
             rows=by_unit[job.unit],
             provenance=about,
         )
-        record.write(output.record(entry.folder, job.unit), restored)
+        records.add(restored)
     return len(missing)

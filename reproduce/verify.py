@@ -37,8 +37,15 @@ class Comparison:
     largest: float = 0.0
 
 
-def _deviation(fresh: str, accepted: str, tolerance: Tolerance) -> float:
-    """Return the deviation of a cell as a fraction of what is allowed; infinite where it is not a number."""
+def deviation(fresh: str, accepted: str, tolerance: Tolerance | None) -> float:
+    """Return the deviation of a cell as a fraction of what is allowed; infinite where it is not a number.
+
+    Args:
+        fresh: the new cell.
+        accepted: the one of the reference.
+        tolerance: what is allowed; nothing by default.
+    """
+    tolerance = tolerance or _EXACT
     if fresh == accepted:
         return 0.0
     try:
@@ -75,9 +82,9 @@ def compare(
     largest = 0.0
     for number, (row, known) in enumerate(zip(rows, known_rows, strict=True), start=1):
         for column, cell, expected in zip(columns, row, known, strict=True):
-            deviation = _deviation(cell, expected, tolerances.get(column, _EXACT))
-            largest = max(largest, deviation)
-            if deviation > 1:
+            share = deviation(cell, expected, tolerances.get(column))
+            largest = max(largest, share)
+            if share > 1:
                 differences.append(f"row {number}, {column}: {cell}, the reference has {expected}")
     told = differences[:most]
     if len(differences) > most:

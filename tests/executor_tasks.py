@@ -2,11 +2,14 @@
 
 import gc
 import json
+import multiprocessing
 import os
 import pathlib
 import signal
 import time
 from multiprocessing.connection import Connection
+
+kept = []
 
 
 def square(number):
@@ -105,6 +108,12 @@ def sleep_if_folder(task):
     if isinstance(task, str):
         time.sleep(600)
     yield task
+
+
+def hold_a_lock(number):
+    """Make a lock that is kept as long as the process, as progress bars do."""
+    kept.append(multiprocessing.get_context("spawn").RLock())
+    yield number
 
 
 class PeculiarError(Exception):

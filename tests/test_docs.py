@@ -112,6 +112,8 @@ def test_links_lead_to_files(page):
     text = re.sub(r"```.*?```|`[^`\n]*`", "", TEXTS[page], flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         path = target.partition("#")[0]
+        if path == "results.html":
+            continue  # Made where the site is built, from the accepted numbers.
         # Accepted figures of the replication are copied where the site is built.
         folder = REFERENCE / "replication" if path.startswith("figures/") else (DOCS / page).parent
         assert target.startswith("https://") or not path or folder.joinpath(path).is_file(), target
@@ -188,6 +190,11 @@ def test_measurements_of_the_replication_are_filled_in():
     assert filled.count("±") > 50
     with pytest.raises(ValueError, match="`measured` must name a claim of the ledger; got 'nothing'"):
         hooks.fill_in_measurements("<!-- measured: nothing -->")
+
+
+def test_licenses_are_filled_in():
+    filled = hooks.fill_in_licenses(TEXTS["licenses.md"])
+    assert "<!--" not in filled and "| CIFAR-10H |" in filled and "BY-NC-SA" in filled
 
 
 def test_pages_that_need_a_network_are_found():

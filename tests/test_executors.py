@@ -116,14 +116,16 @@ def test_workers_killed_at_any_moment_lose_nothing(every):
     assert len(killed_at) >= 3
 
 
-def start(script, folder):
+def start(script, folder, **options):
     """Start Python with a script that knows the folder and the modules of the tests."""
     path = folder / "script.py"
     path.write_text(script)
     here = pathlib.Path(__file__).parent
     paths = os.pathsep.join([str(here.parent), str(here), *sys.path])
     environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
-    return subprocess.Popen([sys.executable, str(path), str(folder)], env={**environment, "PYTHONPATH": paths})
+    return subprocess.Popen(
+        [sys.executable, str(path), str(folder)], env={**environment, "PYTHONPATH": paths}, **options
+    )
 
 
 END_BADLY = """
@@ -178,6 +180,23 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path):
         for worker in workers:
             if is_running(worker["process"]):
                 os.kill(worker["process"], signal.SIGKILL)
+
+
+WITH_A_LOCK = """
+from reproduce.executors import open_executor
+from executor_tasks import hold_a_lock
+
+if __name__ == "__main__":
+    with open_executor("local", workers=2) as executor:
+        assert sorted(executor.map(hold_a_lock, range(4))) == [0, 1, 2, 3]
+"""
+
+
+def test_workers_end_in_order_and_without_a_word(tmp_path):
+    """Locks, such as those of progress bars, are given back; else Python complains of leaks at the end."""
+    with start(WITH_A_LOCK, tmp_path, stderr=subprocess.PIPE, text=True) as parent:
+        _, said = parent.communicate(timeout=60)
+    assert (parent.returncode, said) == (0, "")
 
 
 def test_an_error_that_cannot_be_pickled_arrives_as_words_with_its_traceback():

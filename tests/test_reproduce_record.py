@@ -10,13 +10,15 @@ from dataclasses import asdict, replace
 import pytest
 
 from reproduce import __main__ as cli
-from reproduce import record, runner
+from reproduce import record, results, runner
 from reproduce.artifact import TIERS
 from reproduce.errors import ReproduceError
 from reproduce.executors import open_executor
 from reproduce.files import write_atomically
 from reproduce.inputs import Inputs
+from reproduce.jobs import Records
 from reproduce.paths import Output
+from reproduce.progress import Progress, TimeLeft
 from reproduce.provenance import package_version
 from reproduce.registry import REGISTRY
 
@@ -55,10 +57,10 @@ def computed(monkeypatch):
     return calls
 
 
-def run(output, said, chosen=(ENTRY,), **options):
+def run(output, said, chosen=(ENTRY,), finish=lambda artifact: None, **options):
     with open_executor("local") as executor:
-        defaults = {"inputs": Inputs(), "force": False, "progress": False}
-        runner.run(chosen, output, **{**defaults, **options}, say=said.append, executor=executor)
+        defaults = {"inputs": Inputs(), "force": False, "progress": Progress(said.append, show=False)}
+        runner.run(chosen, Records(output), **{**defaults, **options}, executor=executor, finish=finish)
 
 
 def test_a_second_run_computes_nothing(output, computed):
@@ -71,6 +73,76 @@ def test_a_second_run_computes_nothing(output, computed):
     assert "have a record already" in said[-1]
     run(output, said, force=True)
     assert computed == units * 2
+
+
+def test_each_record_is_read_once(output, computed, monkeypatch, capsys):
+    arguments = ["run", "--only", "thm1,fig01", "--tier", "smoke", "--out", str(output.root), "--quiet"]
+    monkeypatch.setattr(results, "draw", lambda artifact, output, again: None)
+    monkeypatch.setattr(results, "settle", lambda chosen, output: [])
+    assert cli.main(arguments) == 0
+    reads = []
+    look_up = record.look_up
+    monkeypatch.setattr(record, "look_up", lambda path, **options: reads.append(path) or look_up(path, **options))
+    for command in (arguments, ["verify", *arguments[1:-1]]):
+        reads.clear()
+        cli.main(command)
+        assert len(computed) == 3
+        assert len(reads) == len(set(reads)) >= 3
+
+
+def test_an_artifact_is_finished_as_soon_as_it_is_complete(output, computed):
+    said = []
+    run(output, said, chosen=[REGISTRY["thm1"]])
+    log = []
+    chosen = [REGISTRY[name] for name in ("fig01", "thm1", "fig03")]
+    finish = lambda artifact: log.append((artifact.id, len(computed)))  # noqa: E731
+    run(output, said, chosen=chosen, finish=finish)
+    # What was there before anything was computed, then each when its last unit was done.
+    assert log == [("thm1", 2), ("fig01", 3), ("fig03", 4)]
+
+
+def test_a_process_with_other_code_computes_nothing(output):
+    job, _ = Records(output).jobs(ENTRY)
+    with pytest.raises(ReproduceError, match="thm1 .* must be computed by the code of the process that asks"):
+        next(runner.compute([replace(job, hash="other")], inputs=Inputs(), output=output))
+
+
+def test_progress_is_one_line_per_artifact(output, computed):
+    said = []
+    chosen = [REGISTRY["thm1"], REGISTRY["fig01"]]
+    run(output, said, chosen=chosen, progress=Progress(said.append))
+    assert said[0].startswith("3 units to compute, about ")
+    assert [line.partition(",")[0] for line in said[1:]] == [
+        "thm1: 1 of 2 units",
+        "thm1: 2 of 2 units",
+        "fig01: 1 of 1 units",
+    ]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("slower", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("unequal", [1.0, 1.6])
+def test_time_left_is_right_within_a_factor_of_two(workers, slower, unequal):
+    """Play runs of three artifacts whose units differ in length, on a machine that is not the one that was expected."""
+    now = [0.0]
+    expected = {(name, str(unit)): seconds for name, seconds in (("a", 2), ("b", 9), ("c", 30)) for unit in range(24)}
+    takes = {key: slower * expected[key] * unequal ** (1 if int(key[1]) % 2 else -1) for key in expected}
+    left = TimeLeft(expected, workers=workers, clock=lambda: now[0])
+    # Each worker takes the next unit when it is done with its last one.
+    free, ends = [0.0] * workers, []
+    for key, seconds in takes.items():
+        worker = free.index(min(free))
+        free[worker] += seconds
+        ends.append((free[worker], key))
+    last, told = max(free), []
+    for end, key in sorted(ends):
+        now[0] = end
+        left.add(key, takes[key])
+        # Nobody knows how long the very last run takes.
+        if 0.1 * last < end < 0.8 * last:
+            told.append(left.seconds() / (last - end))
+    assert min(told) > 0.5 and max(told) < 2.0
+    assert left.seconds() == 0.0
 
 
 def test_a_cut_off_record_is_computed_again(output, computed):
@@ -191,9 +263,9 @@ def test_ctrl_c_while_drawing_is_no_traceback(output, monkeypatch, capsys, compu
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runner, "collect", stop)
+    monkeypatch.setattr(results, "collect", stop)
     assert cli.main(["run", "--only", "thm1", "--tier", "smoke", "--out", str(output.root), "--quiet"]) == 130
-    assert "what was finished is kept. Continue with: python -m reproduce run" in capsys.readouterr().err
+    assert "2 of 2 units are done and kept. Continue with: python -m reproduce run" in capsys.readouterr().err
 
 
 def test_a_job_that_is_ended_leaves_no_process_behind(output):
@@ -217,7 +289,7 @@ def test_what_two_figures_share_is_computed_once(output, computed):
     shared = set(REGISTRY["fig05"].at_tier("smoke").units()) & set(REGISTRY["fig09"].at_tier("smoke").units())
     assert shared == {"epinet-016", "epinet-017"}
     assert len(computed) == len(set(computed))
-    assert all(job.found.record is not None for entry in chosen for job in runner.jobs(entry, output))
+    assert all(Records(output).is_complete(artifact) for artifact in chosen)
 
 
 @pytest.mark.parametrize(("commit", "commits"), [("d", ["d", "c"]), (["a", "c"], ["a", "c"]), ("c", "c")])
@@ -226,8 +298,9 @@ def test_provenance_of_a_run_over_several_commits_lists_them(output, computed, c
     path = output.record("thm1", computed[0])
     content = json.loads(path.read_text())
     path.write_text(json.dumps({**content, "provenance": {"seconds": 2.0, "commit": commit}}))
-    found = runner.origin(ENTRY, output)
-    assert found.pop("fingerprint") == runner.fingerprint(runner.jobs(ENTRY, output))
+    records = Records(output)
+    found = results.origin(ENTRY, records)
+    assert found.pop("fingerprint") == results.fingerprint(records.jobs(ENTRY))
     assert found == {"seconds": 3.0, "commit": commits, "units": 2, "missing": 0}
 
 
@@ -243,7 +316,7 @@ def test_artifacts_that_share_records_agree_on_what_they_are(tier):
 
 def test_figures_that_share_networks_are_computed_together(output):
     chosen = [REGISTRY[name] for name in ("fig02", "fig06", "fig14")]
-    work = {job.unit: job for entry in chosen for job in runner.jobs(entry, output)}
+    work = {job.unit: job for entry in chosen for job in Records(output).jobs(entry)}
     groups = runner.grouped(list(work.values()))
     assert len(groups) == 2 * REGISTRY["fig02"].at_tier("smoke").protocol.num_seeds
     for together, apart in zip(groups[::2], groups[1::2], strict=True):

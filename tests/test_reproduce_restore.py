@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from reproduce import accepted, runner, verify
+from reproduce import accepted, results, runner, verify
 from reproduce.errors import ReproduceError
 from reproduce.inputs import Inputs
+from reproduce.jobs import Records
 from reproduce.paths import Output
 from reproduce.registry import REGISTRY
 from reproduce.restore import restore
@@ -16,38 +17,33 @@ ENTRY = REGISTRY["thm1"]
 
 
 @pytest.fixture
-def reference(tmp_path, monkeypatch):
+def reference(tmp_path):
     """A reference of one of the two units of an artifact, and the records that it was made from."""
     output = Output(root=tmp_path / "first", tier="smoke")
-    first, second = runner.jobs(ENTRY, output)
-    monkeypatch.setattr(runner, "jobs", lambda entry, output: [look_up(output, job) for job in (first, second)])
-    records = list(runner.compute([first], inputs=Inputs(), output=output))
-    runner.record.write(output.record("thm1", first.unit), records[0])
-    runner.collect(ENTRY, output, partial=True)
+    records = Records(output)
+    first, _ = records.jobs(ENTRY)
+    (computed,) = runner.compute([first], inputs=Inputs(), output=output)
+    records.add(computed)
+    results.collect(ENTRY, records, partial=True)
     folder = tmp_path / "reference"
-    verify.accept([ENTRY], output, folder, {"thm1": runner.origin(ENTRY, output)})
-    return folder, first.unit, records[0]
-
-
-def look_up(output, job):
-    path = output.record("thm1", job.unit)
-    return replace(job, found=runner.record.look_up(path, wanted=job.hash, version=runner.package_version()))
+    verify.accept([ENTRY], output, folder, {"thm1": results.origin(ENTRY, records)})
+    return folder, first.unit, computed
 
 
 @pytest.mark.once
 def test_a_part_is_restored_and_nothing_else(reference, tmp_path):
     folder, unit, before = reference
     output = Output(root=tmp_path / "second", tier="smoke")
-    assert restore(ENTRY, output, folder) == 1
-    assert restore(ENTRY, output, folder) == 0
-    done = {job.unit: job.found.record for job in runner.jobs(ENTRY, output)}
-    assert sum(found is not None for found in done.values()) == 1
-    after = done[unit]
+    assert restore(ENTRY, Records(output), folder) == 1
+    records = Records(output)
+    assert restore(ENTRY, records, folder) == 0
+    (after,) = records.of(ENTRY)
+    assert after.unit == unit
     assert after.provenance["commit"] == before.provenance["commit"]
-    runner.collect(ENTRY, output, partial=True)
+    results.collect(ENTRY, records, partial=True)
     assert output.csv("thm1").read_bytes() == (folder / "smoke" / "thm1.csv").read_bytes()
     with pytest.raises(ReproduceError, match="thm1 has 1 of its 2 units"):
-        runner.collect(ENTRY, output)
+        results.collect(ENTRY, records)
 
 
 @pytest.mark.once
@@ -66,17 +62,17 @@ def test_numbers_of_another_experiment_are_not_restored(reference, tmp_path):
     manifest["smoke/thm1.csv"]["fingerprint"] = "other"
     (folder / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(ReproduceError, match="not known to be of this configuration"):
-        restore(ENTRY, output, folder)
+        restore(ENTRY, Records(output), folder)
     (folder / "smoke" / "thm1.csv").write_text("unit,value\n")
     with pytest.raises(ReproduceError, match="must be what its manifest says; its checksum is another one"):
-        restore(ENTRY, output, folder)
+        restore(ENTRY, Records(output), folder)
     (folder / "smoke" / "thm1.csv").unlink()
     with pytest.raises(ReproduceError, match="thm1 must have accepted numbers at tier smoke; there is no "):
-        restore(ENTRY, output, folder)
+        restore(ENTRY, Records(output), folder)
     assert not any(output.root.rglob("*.json"))
 
 
 def test_a_fingerprint_is_of_names_and_hashes(tmp_path):
-    first, second = runner.jobs(ENTRY, Output(root=tmp_path, tier="smoke"))
-    assert runner.fingerprint([first, second]) == runner.fingerprint([second, first])
-    assert runner.fingerprint([first]) != runner.fingerprint([replace(first, hash="0")])
+    first, second = Records(Output(root=tmp_path, tier="smoke")).jobs(ENTRY)
+    assert results.fingerprint([first, second]) == results.fingerprint([second, first])
+    assert results.fingerprint([first]) != results.fingerprint([replace(first, hash="0")])

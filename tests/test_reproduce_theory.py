@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import pytest
 
 from reproduce import __main__ as cli
-from reproduce import aggregate, runner, verify
+from reproduce import aggregate, results, verify
 from reproduce.claims import Verdict
 from reproduce.experiments import thm2
 from reproduce.paths import REFERENCE, Output
@@ -27,7 +27,7 @@ def output(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ARTIFACTS)
 def test_no_claim_fails_and_the_exact_ones_hold(output, name):
-    for line in runner.settle([REGISTRY[name]], output):
+    for line in results.settle([REGISTRY[name]], output):
         if line.measurement.standard_error == 0:
             assert line.verdict is Verdict.HOLDS, line.claim.id
         assert line.verdict is not Verdict.FAILS, line.claim.id
@@ -44,7 +44,7 @@ def test_numbers_agree_with_the_reference(output, name):
 def test_drawing_again_gives_the_same_bytes(output, name):
     kinds = ("pdf", "png")
     first = [output.figure(name, kind).read_bytes() for kind in kinds]
-    runner.draw(REGISTRY[name], output)
+    results.draw(REGISTRY[name], output)
     assert [output.figure(name, kind).read_bytes() for kind in kinds] == first
     assert first[0].startswith(b"%PDF")
     assert b"CreationDate" not in first[0]

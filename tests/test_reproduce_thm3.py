@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from reproduce import __main__ as cli
-from reproduce import runner, verify
+from reproduce import results, verify
 from reproduce.claims import Verdict
 from reproduce.configs import BNNsAsENNs
 from reproduce.experiments import perceptron
@@ -39,7 +39,7 @@ def generator(getkey):
 
 
 def test_no_claim_fails_and_the_exact_ones_hold(output):
-    for line in runner.settle([ENTRY], output):
+    for line in results.settle([ENTRY], output):
         assert line.verdict is not Verdict.FAILS, line.claim.id
         assert line.measurement.standard_error > 0 or line.verdict is Verdict.HOLDS, line.claim.id
 

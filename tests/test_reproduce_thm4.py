@@ -12,7 +12,7 @@ import pytest
 from epinet_eqx import trainable_mask
 from epinet_eqx.losses import Batch, mean_loss
 from reproduce import __main__ as cli
-from reproduce import runner, verify
+from reproduce import results, verify
 from reproduce.claims import Verdict
 from reproduce.experiments import linear_gaussian as lg
 from reproduce.experiments.gaussian_distances import kl_divergence, wasserstein
@@ -38,7 +38,7 @@ def make_problem(key, prior_scale=2.0):
 
 
 def test_no_claim_fails_and_the_exact_ones_hold(output):
-    for line in runner.settle([ENTRY], output):
+    for line in results.settle([ENTRY], output):
         assert line.verdict is not Verdict.FAILS, line.claim.id
         assert line.measurement.standard_error > 0 or line.verdict is Verdict.HOLDS, line.claim.id
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from reproduce import __main__ as cli
-from reproduce import runner, verify
+from reproduce import results, verify
 from reproduce.claims import Verdict
 from reproduce.experiments.thm5 import lamperti, partition_prob, partitions, two_labels
 from reproduce.paths import REFERENCE, Output
@@ -23,7 +23,7 @@ def output(tmp_path_factory):
 
 
 def test_every_claim_holds(output):
-    for line in runner.settle([REGISTRY["thm5"]], output):
+    for line in results.settle([REGISTRY["thm5"]], output):
         assert line.verdict is Verdict.HOLDS, line.claim.id
 
 

@@ -219,7 +219,7 @@ _CODES = ("u1", "i4", "i8", "f4", "f8")
 
 
 def _numpy_names(limit: int) -> dict[str, Callable[..., Any] | None]:
-    """Return the vocabulary of pickled numpy arrays, which may produce `limit` bytes in total."""
+    """Return the vocabulary of pickled numpy arrays, which may produce so many bytes in all."""
     left = limit
 
     def charge(size: int) -> None:

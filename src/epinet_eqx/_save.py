@@ -63,7 +63,7 @@ def _named_arrays(tree: Any) -> dict[str, Any]:
 
 
 def _saved_form(name: str, leaf: Any) -> Array:
-    """Return the array that is saved for a leaf: random keys as their bits, other types unchanged."""
+    """Return a leaf as it is saved: keys as their bits, and nothing in a smaller type."""
     array = jnp.asarray(jr.key_data(leaf) if _is_key(leaf) else leaf)
     if not _is_key(leaf) and array.dtype != leaf.dtype:
         raise ValueError(

@@ -1,0 +1,64 @@
+"""What numbers of two machines may differ in, and why.
+
+To the last digit, numbers agree only where the same programs run: the same versions, the same instruction set, as many
+devices and threads, the same flags of the compiler. XLA compiles for the instructions of the processor, and a sum in
+another order or with fused products rounds differently; training amplifies that. Elsewhere, `verify` allows each metric
+its tolerance.
+"""
+
+import json
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_CPU_INFO = Path("/proc/cpuinfo")
+
+# Instructions that change how XLA rounds, weakest first.
+_FLAGS = ("sse4_2", "avx", "fma", "avx2", "avx512f", "avx512_bf16", "amx_tile", "asimd", "sve", "sve2")
+
+_KEYS = {
+    "python": "Python",
+    "instructions": "the instruction set",
+    "cpus": "the number of processors",
+    "backend": "the backend",
+    "device": "the device",
+    "num_devices": "the number of devices",
+    "matmul_precision": "the precision of products",
+    "xla_flags": "XLA_FLAGS",
+}
+_PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "optax")
+
+
+def instructions() -> str:
+    """Return the architecture of the processor and those of its instructions that change how numbers are rounded."""
+    try:
+        lines = _CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.machine()
+    # "flags" on x86, "Features" on ARM.
+    flags = next(
+        (line.partition(":")[2].split() for line in lines if line.lower().startswith(("flags", "features"))), []
+    )
+    return " ".join([platform.machine(), *(flag for flag in _FLAGS if flag in flags)])
+
+
+def _told(value: Any) -> str:
+    """Return a value in words."""
+    return "not recorded" if value is None else "nothing" if value == "" else str(value)
+
+
+def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
+    """Return what two origins of numbers differ in that rounding depends on, one phrase each.
+
+    Args:
+        here: where fresh numbers come from, as `origin` returns it.
+        there: where accepted numbers come from, as the manifest says.
+    """
+    pairs = [(words, here.get(key), there.get(key)) for key, words in _KEYS.items()]
+    both = [origin.get("versions") or {} for origin in (here, there)]
+    if all(isinstance(one, Mapping) for one in both):
+        pairs += [(name, both[0].get(name), both[1].get(name)) for name in _PACKAGES]
+    elif both[0] != both[1]:
+        pairs.append(("the versions of packages", json.dumps(both[0]), json.dumps(both[1])))
+    return [f"{words}: {_told(one)} here, {_told(other)} there" for words, one, other in pairs if one != other]

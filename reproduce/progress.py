@@ -1,0 +1,130 @@
+"""How far a run is and how much time it needs, one line per artifact."""
+
+import itertools
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from .accepted import read_manifest
+from .artifact import Artifact
+from .jobs import Job, Key, Records
+from .paper.words import duration
+from .paths import REFERENCE
+
+# Seconds between two lines about the same artifact.
+_INTERVAL = 10.0
+
+# Expectations weigh as much as this share of the work done at the measured speed.
+_PRIOR = 0.05
+
+# Time spent on runs that are under way shortens them by at most this share.
+_MOST = 0.6
+
+
+def expected_seconds(artifact: Artifact, tier: str) -> float:
+    """Return how long all runs of an artifact take one after the other: as its accepted numbers did, or as it says."""
+    recorded = read_manifest(REFERENCE).get(f"{tier}/{artifact.id}.csv", {}).get("seconds")
+    return max(recorded or 60 * artifact.minutes[tier], 0.1)
+
+
+class TimeLeft:
+    """An estimate of the time that is left.
+
+    Runs differ in length by orders of magnitude, so that a share of their number says little. Each counts with its
+    expected seconds, times how much slower than expected those were that are done, divided by the number of workers.
+    What workers have spent on runs that are not done yet is time that those will not take again.
+    """
+
+    def __init__(self, expected: Mapping[Key, float], *, workers: int, clock: Callable[[], float] = time.monotonic):
+        """Initialize, and start the clock.
+
+        Args:
+            expected: seconds of each run that is to be computed.
+            workers: how many are computed at a time.
+            clock: returns seconds.
+        """
+        self._left = dict(expected)
+        self._workers = workers
+        self._clock = clock
+        self._start = clock()
+        self._measured = 0.0
+        # At first, expectations are all that is known.
+        self._prior = _PRIOR * sum(expected.values())
+        self._done = 0.0
+
+    def add(self, key: Key, seconds: float) -> None:
+        """Take note of a run that is done; one that comes again after a loss counts once."""
+        if key in self._left:
+            self._done += self._left.pop(key)
+            self._measured += seconds
+
+    def seconds(self) -> float:
+        """Return the seconds that are left."""
+        if not self._left:
+            return 0.0
+        slowness = (self._measured + self._prior) / (self._done + self._prior)
+        work = slowness * sum(self._left.values())
+        under_way = slowness * sum(itertools.islice(self._left.values(), self._workers))
+        spent = max(0.0, (self._clock() - self._start) * self._workers - self._measured)
+        return (work - min(spent, _MOST * under_way)) / min(self._workers, len(self._left))
+
+
+class Progress:
+    """Says how far each artifact is."""
+
+    def __init__(self, say: Callable[[str], None], *, workers: int = 1, show: bool = True):
+        """Initialize.
+
+        Args:
+            say: prints a line.
+            workers: how many groups are computed at a time.
+            show: whether to say how far artifacts are; what is computed again is said in any case.
+        """
+        self._say = say
+        self._workers = workers
+        self._show = show
+        self._total: dict[str, int] = {}
+        self._left: dict[str, set[Key]] = {}
+        self._spoke: dict[str, float] = {}
+
+    def begin(self, chosen: Sequence[Artifact], records: Records, missing: Mapping[Key, Job]) -> None:
+        """Say what there is to do.
+
+        Args:
+            chosen: the artifacts.
+            records: where their records are.
+            missing: the runs that will be computed.
+        """
+        keys = {artifact.id: [job.key for job in records.jobs(artifact)] for artifact in chosen}
+        self._total = {name: len(own) for name, own in keys.items()}
+        self._left = {name: set(own) & set(missing) for name, own in keys.items()}
+        expected: dict[Key, float] = {}
+        for artifact in chosen:
+            share = expected_seconds(artifact, records.output.tier) / len(keys[artifact.id])
+            expected |= {key: share for key in self._left[artifact.id] if key not in expected}
+        self._time = TimeLeft(expected, workers=self._workers)
+        total = len(set().union(*keys.values()))
+        if len(missing) < total:
+            self._say(f"{total - len(missing)} of {total} units have a record already; `--force` computes them again.")
+        for job in missing.values():
+            if reason := records.look_up(job).reason:
+                self._say(f"{job.artifact} {job.unit} is computed again: {reason}.")
+        if self._show and missing:
+            self._say(f"{len(missing)} units to compute, about {duration(self._time.seconds())}.")
+
+    def add(self, key: Key, seconds: float) -> None:
+        """Take note of a unit that is done, and say so for each artifact that it belongs to, but not all the time."""
+        self._time.add(key, seconds)
+        for name, left in self._left.items():
+            if key in left:
+                left.remove(key)
+                self._tell(name, left)
+
+    def _tell(self, name: str, left: Collection[Key]) -> None:
+        """Say how far an artifact is, if it was not said just now."""
+        now = time.monotonic()
+        is_due = name not in self._spoke or now - self._spoke[name] >= _INTERVAL
+        if self._show and (is_due or not left):
+            self._spoke[name] = now
+            rest = self._time.seconds()
+            words = f", about {duration(rest)} left" if rest else ""
+            self._say(f"{name}: {self._total[name] - len(left)} of {self._total[name]} units{words}")
