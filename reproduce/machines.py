@@ -61,4 +61,7 @@ def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
         pairs += [(name, both[0].get(name), both[1].get(name)) for name in _PACKAGES]
     elif both[0] != both[1]:
         pairs.append(("the versions of packages", json.dumps(both[0]), json.dumps(both[1])))
-    return [f"{words}: {_told(one)} here, {_told(other)} there" for words, one, other in pairs if one != other]
+    # An instruction set that neither has recorded may differ.
+    unknown = here.get("instructions") is None and there.get("instructions") is None
+    found = ["the instruction set: not recorded here, not recorded there"] if unknown else []
+    return found + [f"{words}: {_told(one)} here, {_told(other)} there" for words, one, other in pairs if one != other]

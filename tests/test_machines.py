@@ -46,6 +46,8 @@ def test_what_the_reference_did_not_record_may_differ():
     there = {key: value for key, value in ORIGIN.items() if key != "instructions"}
     (told,) = machines.differences(ORIGIN, there)
     assert told == "the instruction set: x86_64 avx avx2 here, not recorded there"
+    (told,) = machines.differences(there, there)
+    assert told == "the instruction set: not recorded here, not recorded there"
 
 
 @pytest.mark.parametrize(
