@@ -91,7 +91,7 @@ def main() -> None:
         passed = {key: value for key, value in os.environ.items() if key.startswith(("PIP_", "HTTP", "http", "SSL_"))}
         clean = {**passed, "PATH": f"{temporary}/bin:/usr/bin:/bin", "HOME": temporary}
         text = (_ROOT / "container" / "Containerfile").read_text(encoding="utf-8")
-        run(text.replace("/tmp/built", f"{temporary}/built"), source=_ROOT, folder=folder, environment=clean)
+        run(text, source=_ROOT, folder=folder, environment=clean)
     print("All steps have run.")
 
 
