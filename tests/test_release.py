@@ -42,7 +42,9 @@ def test_terms_are_told_for_every_data_set_that_can_be_asked_for(name):
 
 
 def test_artifacts_that_items_name_exist():
-    named = {word for item in ITEMS for word in re.findall(r"\b(?:(?:rep|dec)_\w+|(?:fig|thm)\d\w*)\b", item["used_by"])}
+    named = {
+        word for item in ITEMS for word in re.findall(r"\b(?:(?:rep|dec)_\w+|(?:fig|thm)\d\w*)\b", item["used_by"])
+    }
     assert named and named <= set(REGISTRY)
 
 
