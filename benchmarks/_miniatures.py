@@ -85,7 +85,7 @@ def digit_losses(prior_scale: float = PRIOR_SCALE) -> dict[str, float]:
         key=epinet_key,
     )
     epinet = fit(epinet, (x, y), loss, **options).enn
-    ensemble, _ = fit_ensemble(_make_network, (x, y), loss, num_particles=DIGIT_PARTICLES, **options)
+    ensemble = fit_ensemble(_make_network, (x, y), loss, num_particles=DIGIT_PARTICLES, **options).model
     scores = {
         "epinet": log_losses(epinet, test_x, test_y, Draws.sample(epinet.index, 500, key=test_key)),
         "ensemble": log_losses(ensemble, test_x, test_y, Draws.all(ensemble.index)),

@@ -14,7 +14,7 @@ from epinet_eqx import named_keys
 from epinet_eqx.bayes import Deterministic
 from epinet_eqx.losses import Batch, CrossEntropy
 from epinet_eqx.networks import MLP
-from epinet_eqx.training import UniformBatches, fit, fit_ensemble, init_state, train_steps
+from epinet_eqx.training import EpistemicObjective, UniformBatches, fit, fit_ensemble, init_state, train_steps
 
 from ._measure import Ratio, minimum_times
 
@@ -39,9 +39,8 @@ def main() -> list[Ratio]:
 
     run = ft.partial(
         train_steps,
-        loss=loss,
+        objective=EpistemicObjective(loss, num_index_samples=1),
         optimizer=optimizer,
-        num_index_samples=1,
         batches=UniformBatches(BATCH),
         num_steps=STEPS,
     )
@@ -56,7 +55,9 @@ def main() -> list[Ratio]:
         return [fit(Deterministic(make(key)), data, loss, key=train_key, **options).enn for key in keys[:SAMPLE]]
 
     def fit_together():
-        return fit_ensemble(make_particle, data, loss, num_particles=PARTICLES, key=train_key, **options)[0].particles
+        return fit_ensemble(
+            make_particle, data, loss, num_particles=PARTICLES, key=train_key, **options
+        ).model.particles
 
     functions = [
         lambda: [alone(single, data)[1] for _ in range(SAMPLE)],

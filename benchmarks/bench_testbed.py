@@ -21,7 +21,7 @@ from epinet_eqx.testbed import (
     settings,
     train_agent,
 )
-from epinet_eqx.training import init_state, train_step
+from epinet_eqx.training import EpistemicObjective, init_state, train_step
 
 from ._measure import Ratio
 
@@ -57,7 +57,8 @@ def _train_alone(problem: Problem, key: jax.Array) -> AbstractENN:
 
     @eqx.filter_jit
     def step(state: Any, batch: Any) -> Any:
-        return train_step(state, batch, loss=loss, optimizer=optimizer, num_index_samples=plan.num_index_samples)[0]
+        objective = EpistemicObjective(loss, num_index_samples=plan.num_index_samples)
+        return train_step(state, batch, objective, optimizer)[0]
 
     @jax.jit
     def draw(number: jax.Array) -> jax.Array:
@@ -66,7 +67,7 @@ def _train_alone(problem: Problem, key: jax.Array) -> AbstractENN:
     for number in range(plan.num_steps):
         ids = draw(jnp.asarray(number))
         state = step(state, jax.tree.map(lambda leaf, ids=ids: leaf[ids], problem.data))
-    return state.enn
+    return state.model
 
 
 def _evaluate_alone(enn: AbstractENN, problem: Problem, tau: int, key: jax.Array) -> jax.Array:

@@ -13,7 +13,7 @@ from epinet_eqx.epinet import Epinet, MLPEpinet, mlp_prior
 from epinet_eqx.indices import GaussianIndex
 from epinet_eqx.losses import Batch, CrossEntropy
 from epinet_eqx.networks import MLP
-from epinet_eqx.training import TrainState, UniformBatches, init_state, train_step, train_steps
+from epinet_eqx.training import EpistemicObjective, TrainState, UniformBatches, init_state, train_step, train_steps
 
 from ._measure import Ratio, minimum_times
 
@@ -41,16 +41,18 @@ def main() -> list[Ratio]:
     x = jr.normal(data_key, (NUM_EXAMPLES, INPUT_DIM))
     data = Batch.of(x, (x[:, 0] > 0).astype(jnp.int32))
     optimizer = optax.adam(1e-3)
-    settings = {"loss": CrossEntropy(l2=1e-4), "optimizer": optimizer, "num_index_samples": INDEX_DIM}
+    objective = EpistemicObjective(CrossEntropy(l2=1e-4), num_index_samples=INDEX_DIM)
     state = init_state(make_epinet(model_key), optimizer, key=train_key)
 
-    steps = eqx.filter_jit(ft.partial(train_steps, **settings, batches=UniformBatches(BATCH_SIZE), num_steps=NUM_STEPS))
+    options = {"objective": objective, "optimizer": optimizer}
+    steps = eqx.filter_jit(ft.partial(train_steps, **options, batches=UniformBatches(BATCH_SIZE), num_steps=NUM_STEPS))
 
     # The best case of a Python loop: one call per step, with the drawing of the batch compiled into it.
     @eqx.filter_jit
     def step(state: TrainState, data: Batch) -> tuple[TrainState, jax.Array]:
         ids = jr.randint(jr.fold_in(batch_key, state.step), (BATCH_SIZE,), 0, NUM_EXAMPLES)
-        return train_step(state, jax.tree.map(lambda leaf: leaf[ids], data), **settings)
+        new, metrics = train_step(state, jax.tree.map(lambda leaf: leaf[ids], data), **options)
+        return new, metrics["loss"]
 
     def python_loop() -> TrainState:
         current = state

@@ -81,8 +81,8 @@ def test_training_with_tuples_drawn_anew_goes_on_from_the_state(getkey):
         result = fit(state, tuples, loss, num_steps=40, batch_size=20, progress=False, block_size=40, key=key)
         state, losses = result.state, [*losses, *result.history.losses]
     assert int(state.step) == 120 and np.mean(losses[-10:]) < 0.8 * np.mean(losses[:10])
-    enn = MIMO(state.enn.network)
-    assert jnp.array_equal(enn.embed(x[0]).ravel(), state.enn(jnp.concatenate([x[0], x[0]]), jnp.array(0)))
+    enn = MIMO(state.model.network)
+    assert jnp.array_equal(enn.embed(x[0]).ravel(), state.model(jnp.concatenate([x[0], x[0]]), jnp.array(0)))
 
 
 def test_stacked_members_have_tuples_of_their_own(getkey):

@@ -193,7 +193,7 @@ def test_particles_are_those_trained_one_after_the_other(getkey):
     bootstrap_key = getkey()
     loss = CrossEntropy(l2=0.01, bootstrap=BernoulliBootstrap(0.4, key=bootstrap_key))
     options = dict(prior=make_prior, prior_scale=3.0, **OPTIONS)
-    enn, history = fit_ensemble(make_particle, data, loss, num_particles=3, key=key, **options)
+    enn, _, history = fit_ensemble(make_particle, data, loss, num_particles=3, key=key, **options)
     assert history.losses.shape == (7, 3)
     particle_key, prior_key, train_key = named_keys(key, "particles", "priors", "train")
     alone = []
@@ -218,7 +218,7 @@ def test_particles_are_those_trained_one_after_the_other(getkey):
 def test_particles_from_one_place_on_all_data_stay_equal(getkey):
     # Nothing else tells them apart where the loss has no bootstrap.
     data, network = make_data(getkey()), make_particle(getkey())
-    enn, _ = fit_ensemble(lambda _: network, data, CrossEntropy(), num_particles=2, key=getkey(), **FULL_BATCH)
+    enn = fit_ensemble(lambda _: network, data, CrossEntropy(), num_particles=2, key=getkey(), **FULL_BATCH).enn
     for leaf in jax.tree.leaves(eqx.filter(enn.particles, eqx.is_array)):
         assert jnp.array_equal(leaf[0], leaf[1])
     assert not jnp.allclose(enn.particles.layers[0].weight[0], network.layers[0].weight, atol=1e-4)

@@ -37,10 +37,10 @@ def test_a_slowed_loop_is_red_and_other_programs_are_not_timed(monkeypatch, tmp_
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     old = "jax.lax.fori_loop(0, num_steps, body, start)"
     new = "jax.lax.fori_loop(0, 4 * num_steps, lambda t, carry: body(t // 4, carry), start)"
-    change = edited_copy(tmp_path / "change", "training/_steps.py", old, new)
+    change = edited_copy(tmp_path / "change", "training/_step.py", old, new)
     # Of an older library, which did not have all there is now.
     export = "from ._step import make_train_step as make_train_step\n"
-    base = edited_copy(tmp_path / "base", "scale/__init__.py", export, "")
+    base = edited_copy(tmp_path / "base", "training/__init__.py", export, "")
     found = wall.time_sides(change, base, ["loop: mlp", "epinet: embed", "resnet: forward"])
     assert found["epinet: embed"] == "unchanged" and found["resnet: forward"] == "not in the base"
     verdict = wall.judge(found, label="base")

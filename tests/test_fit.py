@@ -9,27 +9,34 @@ import optax
 import pytest
 
 from epinet_eqx import attach, named_keys
+from epinet_eqx.bayes import Deterministic
 from epinet_eqx.epinet import Epinet, NetworkEnsemble, Reads
 from epinet_eqx.indices import GaussianIndex
 from epinet_eqx.losses import AbstractPenalty, Batch, CrossEntropy, SquaredLoss, mean_data_loss
 from epinet_eqx.networks import MLP
 from epinet_eqx.training import (
+    AbstractCallback,
+    Checkpoints,
     DataExhaustedError,
+    EpistemicObjective,
     EpochBatches,
     NonFiniteLossError,
     TrainingInterrupted,
     UniformBatches,
+    data_mesh,
     fit,
     init_state,
     train_step,
     train_steps,
 )
+from epinet_eqx.training._optimizer import ByContent
 
 pytestmark = pytest.mark.once
 
 # One optimizer and one set of sizes for most tests: they share compiled programs.
 SGD = optax.sgd(0.05)
 LOSS = SquaredLoss(l2=0.01)
+OBJECTIVE = EpistemicObjective(LOSS, num_index_samples=2)
 OPTIONS = dict(batch_size=4, num_index_samples=2, optimizer=SGD, block_size=5, progress=False)
 
 
@@ -60,13 +67,12 @@ def test_fit_is_the_compiled_loop_in_blocks(getkey):
     state, losses = eqx.filter_jit(train_steps)(
         init_state(enn, SGD, key=train_key),
         data,
-        loss=LOSS,
-        optimizer=SGD,
-        num_index_samples=2,
+        OBJECTIVE,
+        SGD,
         batches=UniformBatches(4),
         num_steps=12,
     )
-    assert same(result.state, state) and same(result.enn, state.enn)
+    assert same(result.state, state) and same(result.enn, state.model)
     assert np.array_equal(result.history.losses, losses)
     assert result.history.validation_losses.size == 0 and result.history.best_step is None
     # A pair is the same as the batch made from it.
@@ -119,7 +125,7 @@ def test_best_enn_is_kept(getkey):
     best = fit(enn, data, SquaredLoss(), num_steps=8, keep_best=True, key=key, **options)
     assert last.history.validation_losses[-1] > last.history.validation_losses[-2]
     assert last.history.best_step == best.history.best_step == 6
-    assert same(last.enn, last.state.enn) and same(best.state, last.state)
+    assert same(last.enn, last.state.model) and same(best.state, last.state)
     assert same(best.enn, fit(enn, data, SquaredLoss(), num_steps=6, key=key, **options).enn)
 
 
@@ -139,8 +145,8 @@ def test_streamed_batches_are_single_steps(getkey):
     state = init_state(enn, SGD, key=train_key)
     step = eqx.filter_jit(train_step)
     for batch, expected in zip(stream(data), result.history.losses, strict=False):
-        state, loss = step(state, batch, loss=LOSS, optimizer=SGD, num_index_samples=2)
-        assert jnp.allclose(loss, expected, rtol=1e-5)
+        state, metrics = step(state, batch, OBJECTIVE, SGD)
+        assert jnp.allclose(metrics["loss"], expected, rtol=1e-5)
     assert len(result.history.losses) == int(state.step) == int(result.state.step) == 13
     assert np.array_equal(result.history.validation_steps, [6, 12, 13])
 
@@ -191,10 +197,84 @@ def test_interrupt_keeps_the_state(getkey):
         fit(enn, interrupted(), LOSS, num_steps=50, key=key, **OPTIONS)
     error = caught.value
     assert isinstance(error, TrainingInterrupted)
-    # The last complete block: five steps each.
-    assert int(error.state.step) == len(error.history.losses) == 10
-    assert same(error.state, fit(enn, stream(data), LOSS, num_steps=10, key=key, **OPTIONS).state)
-    assert "after 10 steps" in str(error)
+    assert error.step == int(error.state.step) == len(error.history.losses) == 13
+    assert same(error.state, fit(enn, stream(data), LOSS, num_steps=13, key=key, **OPTIONS).state)
+    assert "SIGINT stopped training after step 13 of 50" in str(error)
+
+
+def linear_mlp(key):
+    return eqx.nn.MLP(3, 1, width_size=4, depth=1, key=key)
+
+
+@pytest.mark.parametrize("make", [linear_mlp, lambda key: MLP(3, 1, (4,), key=key)])
+def test_a_network_is_trained_as_the_enn_that_ignores_its_index(make, getkey):
+    network, data, key = make(getkey()), make_data(getkey()), getkey()
+    found = fit(network, data, LOSS, num_steps=7, validation=data, key=key, **OPTIONS)
+    expected = fit(Deterministic(network), data, LOSS, num_steps=7, validation=data, key=key, **OPTIONS)
+    assert type(found.model) is type(network) and same(found.model, expected.model.network)
+    assert isinstance(found.enn, Deterministic)
+    assert np.array_equal(found.history.losses, expected.history.losses)
+    again = fit(found.state, data, LOSS, num_steps=3, key=key, **OPTIONS)
+    assert same(again.state, fit(expected.state, data, LOSS, num_steps=3, key=key, **OPTIONS).state)
+    with pytest.raises(ValueError, match="`model` must be an ENN or a network, a callable Equinox module; got list"):
+        fit([network], data, LOSS, num_steps=3, key=key, **OPTIONS)
+
+
+@pytest.mark.parametrize("sampling", [UniformBatches, EpochBatches])
+def test_a_mesh_changes_nothing_but_rounding(sampling, getkey):
+    enn, data, key = linear_epinet(getkey()), make_data(getkey()), getkey()
+    options = dict(OPTIONS, num_steps=7, sampling=sampling, validation=data, eval_every=3, keep_best=True)
+    found = fit(enn, data, LOSS, mesh=data_mesh(), key=key, **options)
+    expected = fit(enn, data, LOSS, key=key, **options)
+    assert np.allclose(found.history.losses, expected.history.losses, rtol=1e-4)
+    assert np.allclose(found.history.validation_losses, expected.history.validation_losses, rtol=1e-4)
+    arrays = (eqx.filter(result.model, eqx.is_inexact_array) for result in (found, expected))
+    assert eqx.tree_equal(*arrays, rtol=1e-4, atol=1e-5)
+
+
+def test_fit_resumes_from_its_checkpoints(tmp_path, getkey):
+    pytest.importorskip("orbax.checkpoint")
+    enn, data, key = linear_epinet(getkey()), make_data(getkey()), getkey()
+    whole = fit(enn, data, LOSS, num_steps=7, checkpoints=Checkpoints(tmp_path / "whole"), key=key, **OPTIONS)
+    fit(enn, data, LOSS, num_steps=4, checkpoints=Checkpoints(tmp_path / "cut"), key=key, **OPTIONS)
+    heard = Heard()
+    resumed = fit(
+        enn,
+        data,
+        LOSS,
+        num_steps=7,
+        checkpoints=Checkpoints(tmp_path / "cut"),
+        callbacks=[heard],
+        log_every=1,
+        key=key,
+        **OPTIONS,
+    )
+    assert same(resumed.state, whole.state)
+    assert np.array_equal(resumed.history.losses, whole.history.losses[4:])
+    assert heard.steps == ["start 4", 5, 6, 7, "close"]
+
+
+class Heard(AbstractCallback):
+    """Notes the steps of the metrics."""
+
+    def __init__(self):
+        self.steps = []
+
+    def start(self, step):
+        self.steps.append(f"start {step}")
+
+    def log(self, step, metrics):
+        assert np.isfinite(metrics["loss"])
+        self.steps.append(step)
+
+    def close(self):
+        self.steps.append("close")
+
+
+def test_callbacks_hear_of_blocks_in_memory(getkey):
+    enn, data, heard = linear_epinet(getkey()), make_data(getkey()), Heard()
+    fit(enn, data, LOSS, num_steps=7, callbacks=[heard], log_every=3, key=getkey(), **OPTIONS)
+    assert heard.steps == ["start 0", 3, 6, 7, "close"]
 
 
 class Counted(AbstractPenalty):
@@ -217,6 +297,50 @@ def test_fits_of_one_shape_compile_once(getkey):
         fit(linear_epinet(getkey()), make_data(getkey()), loss, num_steps=num_steps, key=getkey(), **options)
         counts.append(Counted.traces)
     assert counts[0] == counts[1] > 0
+
+
+def schedule(count):
+    """Return a learning rate of the user's own."""
+    return 0.1 / (1 + count)
+
+
+OPTIMIZERS = {
+    "adam": lambda: optax.adam(0.01),
+    "another rate": lambda: optax.adam(0.02),
+    "another default": lambda: optax.adam(0.01, eps=1e-3),
+    "a rate that is an array": lambda: optax.adam(np.float32(0.01)),
+    "chain": lambda: optax.chain(optax.clip_by_global_norm(0.1), optax.sgd(0.1, momentum=0.9)),
+    "another clip": lambda: optax.chain(optax.clip_by_global_norm(0.2), optax.sgd(0.1, momentum=0.9)),
+    "schedule": lambda: optax.sgd(optax.cosine_decay_schedule(0.1, 20)),
+    "another schedule": lambda: optax.sgd(optax.cosine_decay_schedule(0.1, 5)),
+    "own schedule": lambda: optax.sgd(schedule),
+    "masked": lambda: optax.masked(optax.sgd(0.1), schedule_mask),
+}
+
+
+def schedule_mask(params):
+    """Select everything."""
+    return jax.tree.map(lambda _: True, params)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_equal_optimizers_share_a_program_and_others_do_not(name, getkey):
+    enn, data, key = linear_epinet(getkey()), make_data(getkey()), getkey()
+    loss = SquaredLoss(penalty=Counted(jnp.asarray(0.1)))
+
+    def run(optimizer):
+        Counted.traces = 0
+        found = fit(enn, data, loss, num_steps=4, key=key, **dict(OPTIONS, optimizer=optimizer))
+        return found.state.model, Counted.traces
+
+    expected, _ = run(OPTIMIZERS[name]())
+    again, traces = run(OPTIMIZERS[name]())
+    assert same(again, expected) and traces == 0
+    for other in OPTIMIZERS.keys() - {name}:
+        assert ByContent(OPTIMIZERS[name]()) != ByContent(OPTIMIZERS[other]()), other
+    # Functions that the user writes may depend on globals, so they equal themselves only.
+    one, two = (ByContent(optax.sgd(lambda count: 0.1 / (1 + count))) for _ in range(2))
+    assert one != two
 
 
 def test_progress_goes_to_stderr_only(getkey, capsys):
@@ -284,7 +408,7 @@ def test_bad_input_is_refused_before_anything_compiles(getkey):
     refused(r"`data` must be a `Batch` or a pair `\(x, y\)`; got", data=data.x)
     refused(r"`data` must be a `Batch` or a pair `\(x, y\)`; got tuple", data=(data.x, data.y, data.i))
     refused("`validation` must be a `Batch` or a pair", validation=[data])
-    refused(r"`data` must be a `Batch`, a pair `\(x, y\)` or yield `Batch`es; got .*tuple", data=[(data.x, data.y)])
+    refused(r"`data` must yield a `Batch`, or a dictionary with `x`, `y` and `i`; got tuple", data=[(data.x, data.y)])
     refused(r"must hold arrays with one batch size; got leading sizes \[11, 12\]", data=(data.x, data.y[:11]))
     refused("must not be empty", data=(data.x[:0], data.y[:0]))
     refused("`x of data` must be finite; got 1 non-finite of 36 values", data=(data.x.at[3, 1].set(jnp.nan), data.y))
@@ -303,4 +427,4 @@ def test_bad_input_is_refused_before_anything_compiles(getkey):
     )
     refused("`y` must hold one integer label per example", enn=classifier, loss=CrossEntropy())
     state = init_state(enn, SGD, key=key)
-    refused("`mask` must be left out when training goes on", enn=state, mask=state.mask)
+    refused("`mask` must be left out when training continues", enn=state, mask=state.mask)

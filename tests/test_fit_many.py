@@ -71,7 +71,7 @@ def test_members_are_those_trained_alone(getkey):
         alone = fit(member(enns, m), data, make_loss(numbers[m]), key=jr.fold_in(key, m), **options)
         assert np.allclose(many.history.losses[:, m], alone.history.losses, rtol=1e-4)
         assert np.allclose(many.history.validation_losses[:, m], alone.history.validation_losses, rtol=1e-4)
-        assert close(member(many.enn, m), alone.enn) and close(member(many.state.enn, m), alone.state.enn)
+        assert close(member(many.enn, m), alone.enn) and close(member(many.state.model, m), alone.state.model)
         assert many.history.best_step[m] == alone.history.best_step
     # Going on is the same as not stopping.
     more = dict(options, validation=None, eval_every=None, keep_best=False)
@@ -113,7 +113,7 @@ def test_failed_members_are_named_and_the_others_are_trained(getkey):
     assert np.array_equal(error.state.step, [12, error.step, 12])
     for m in (0, 2):
         assert same(member(error.state, m), member(expected.state, m))
-    stopped = member(error.state.enn, 1)
+    stopped = member(error.state.model, 1)
     assert all(jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(eqx.filter(stopped, eqx.is_array)))
     losses = error.history.losses
     assert losses.shape == (12, 3) and np.isfinite(losses[:, [0, 2]]).all()
@@ -128,7 +128,7 @@ def test_bad_input_is_refused(getkey):
         fit_many(enns, data, SquaredLoss(), data_axis=1, **options)
     with pytest.raises(ValueError, match="`data` must have a leading axis of 3 members; got 2"):
         fit_many(enns, stacked, SquaredLoss(), data_axis=0, **options)
-    with pytest.raises(ValueError, match=r"`enns` must hold arrays with one batch size; got leading sizes \[1, 4\]"):
+    with pytest.raises(ValueError, match=r"`models` must hold arrays with one batch size; got leading sizes \[1, 4\]"):
         fit_many(linear_epinet(getkey()), data, SquaredLoss(), **options)
     with pytest.raises(ValueError, match="`x of data` must be finite; got 36 non-finite of 36 values"):
         fit_many(enns, (data.x * jnp.nan, data.y), SquaredLoss(), **options)

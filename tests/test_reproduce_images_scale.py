@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 from PIL import Image
 
-from epinet_eqx.scale import data_mesh
+from epinet_eqx.training import data_mesh
 from reproduce import counting
 from reproduce.artifacts import fig07
 from reproduce.configs.image_paper import Variant, full_protocol
@@ -102,7 +102,7 @@ def test_a_protocol_is_trained_on_a_mesh_and_found_again(cifar_folder, tmp_path,
     def forbidden(*args, **options):
         raise AssertionError("this was computed before")
 
-    monkeypatch.setattr("epinet_eqx.scale._loop.make_train_step", lambda *args, **options: forbidden)
+    monkeypatch.setattr("epinet_eqx.training._fit.make_train_step", lambda *args, **options: forbidden)
     monkeypatch.setattr(image_scale.FeatureBank, "build", forbidden)
     again = rows_of(configs[:3], inputs)
     assert all(again[name] == found[name] for name in again)

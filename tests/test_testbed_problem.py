@@ -11,7 +11,6 @@ from epinet_eqx.testbed import (
     GenerativeModel,
     Problem,
     Setting,
-    ShuffledBatches,
     find_setting,
     generate_problems,
     padded_size,
@@ -20,6 +19,7 @@ from epinet_eqx.testbed import (
     stack_problems,
     take_member,
 )
+from epinet_eqx.training import ShuffledBatches
 
 pytestmark = pytest.mark.once
 

@@ -11,14 +11,13 @@ import numpy as np
 import optax
 import pytest
 
-from epinet_eqx import attach, named_keys, trainable_mask
+from epinet_eqx import AbstractENN, attach, named_keys, trainable_mask
 from epinet_eqx.combinators import Prior
 from epinet_eqx.epinet import Epinet, NetworkEnsemble, Reads
-from epinet_eqx.indices import GaussianIndex, KeyIndex, ParticleIndex
-from epinet_eqx.losses import Batch, BernoulliBootstrap, CrossEntropy, SquaredLoss, mean_loss
+from epinet_eqx.indices import AbstractIndex, GaussianIndex, KeyIndex, ParticleIndex
+from epinet_eqx.losses import AbstractPenalty, Batch, BernoulliBootstrap, CrossEntropy, SquaredLoss, mean_loss
 from epinet_eqx.networks import MLP
-from epinet_eqx.training import EpochBatches, UniformBatches, init_state, train_step, train_steps
-from epinet_eqx.training._step import step_indices
+from epinet_eqx.training import EpistemicObjective, EpochBatches, UniformBatches, init_state, train_step, train_steps
 
 pytestmark = pytest.mark.once
 
@@ -49,14 +48,19 @@ def same(first, second):
 
 def close(first, second):
     """Return whether the ENNs of two states agree up to rounding."""
-    arrays = (eqx.filter(state.enn, eqx.is_inexact_array) for state in (first, second))
+    arrays = (eqx.filter(state.model, eqx.is_inexact_array) for state in (first, second))
     return eqx.tree_equal(*arrays, rtol=1e-4, atol=1e-5)
 
 
 def compiled(loss, num_steps, batches, optimizer=SGD, num_index_samples=2):
     """Return a compiled loop."""
-    settings = dict(loss=loss, optimizer=optimizer, num_index_samples=num_index_samples)
+    settings = dict(objective=objective_of(loss, num_index_samples), optimizer=optimizer)
     return eqx.filter_jit(ft.partial(train_steps, **settings, batches=batches, num_steps=num_steps))
+
+
+def objective_of(loss, num_index_samples=2):
+    """Return the objective of Algorithm 1."""
+    return EpistemicObjective(loss, num_index_samples=num_index_samples)
 
 
 @pytest.mark.parametrize("sampling", [UniformBatches, EpochBatches])
@@ -78,20 +82,42 @@ def test_run_is_that_of_single_steps(getkey):
     whole, losses = compiled(loss, 6, UniformBatches(5))(state, data)
     for t, ids in enumerate(UniformBatches(5).ids(7, None, state.step, 6, key=state.key)):
         batch = jax.tree.map(lambda leaf, ids=ids: leaf[ids], data)
-        state, value = eqx.filter_jit(train_step)(state, batch, loss=loss, optimizer=SGD, num_index_samples=2)
-        assert jnp.allclose(value, losses[t], rtol=1e-4, atol=1e-5)
+        state, metrics = eqx.filter_jit(train_step)(state, batch, objective_of(loss), SGD)
+        assert jnp.allclose(metrics["loss"], losses[t], rtol=1e-4, atol=1e-5)
     assert close(state, whole)
+
+
+class Indexed(AbstractENN):
+    """A network with an index that it ignores."""
+
+    network: MLP
+    index: AbstractIndex
+
+    def embed(self, x):
+        return self.network(x)
+
+    def heads(self, embedding, zs):
+        return jnp.broadcast_to(embedding, (zs.shape[0], *embedding.shape))
+
+
+class Drawn(AbstractPenalty):
+    """A penalty that is the index itself, so that losses tell which indices were drawn."""
+
+    def __call__(self, enn, params, z):
+        values = jr.key_data(z) if jnp.issubdtype(z.dtype, jax.dtypes.prng_key) else z
+        return jnp.mean(values.astype(jnp.float32))
 
 
 @pytest.mark.parametrize("index", [GaussianIndex(3), ParticleIndex(7), KeyIndex()], ids=["vector", "particle", "key"])
 def test_indices_of_a_block_are_those_of_each_step(index, getkey):
-    key, steps = getkey(), jnp.array([4, 5, 9])
-    found = step_indices(index, 6, steps, key=key)
-    (own,) = named_keys(jr.clone(key), "index")
-    for number, step in enumerate(steps):
-        expected = index.sample_many(6, key=jr.fold_in(jr.clone(own), step))
-        raw = jr.key_data if isinstance(index, KeyIndex) else jnp.asarray
-        assert jnp.array_equal(raw(found[number]), raw(expected))
+    network = MLP(3, 1, (), feature_layers=(), key=getkey())
+    state, data = init_state(Indexed(network, index), optax.sgd(0.0), key=getkey()), make_data(getkey())
+    _, losses = compiled(SquaredLoss(penalty=Drawn()), 3, UniformBatches(None), optax.sgd(0.0), 6)(state, data)
+    (own,) = named_keys(jr.clone(state.key), "index")
+    for step, loss in enumerate(losses):
+        zs = index.sample_many(6, key=jr.fold_in(jr.clone(own), step))
+        expected = mean_loss(SquaredLoss(penalty=Drawn()), state.model, zs, data)
+        assert jnp.allclose(loss, expected, rtol=1e-5)
 
 
 def test_full_batch_is_gradient_descent(getkey):
@@ -100,8 +126,8 @@ def test_full_batch_is_gradient_descent(getkey):
     after, losses = compiled(loss, 1, UniformBatches(None))(state, data)
     # All data, once: their order does not matter.
     reverse = jax.tree.map(lambda leaf: leaf[::-1], data)
-    other, value = eqx.filter_jit(train_step)(state, reverse, loss=loss, optimizer=SGD, num_index_samples=2)
-    assert jnp.allclose(losses[0], value, rtol=1e-5) and close(after, other)
+    other, metrics = eqx.filter_jit(train_step)(state, reverse, objective_of(loss), SGD)
+    assert jnp.allclose(losses[0], metrics["loss"], rtol=1e-5) and close(after, other)
     assert not close(after, state)
 
 
@@ -113,9 +139,9 @@ def test_weight_decay_and_penalty_leave_frozen_parts_bit_identical(getkey):
     loop = compiled(CrossEntropy(l2=1.0), 5, UniformBatches(4), optimizer)
     state, _ = loop(init_state(enn, optimizer, key=getkey()), data)
     mask = trainable_mask(enn)
-    assert same(eqx.filter(state.enn, mask, inverse=True), eqx.filter(enn, mask, inverse=True))
-    assert same(state.enn.base.content, base)
-    for old, new in zip(jax.tree.leaves(enn.learnable), jax.tree.leaves(state.enn.learnable), strict=True):
+    assert same(eqx.filter(state.model, mask, inverse=True), eqx.filter(enn, mask, inverse=True))
+    assert same(state.model.base.content, base)
+    for old, new in zip(jax.tree.leaves(enn.learnable), jax.tree.leaves(state.model.learnable), strict=True):
         assert not jnp.array_equal(old, new)
 
 
@@ -126,7 +152,7 @@ def test_mask_decides_what_is_trained(getkey):
     )
     loop = compiled(SquaredLoss(l2=1.0), 3, UniformBatches(4))
     state, _ = loop(init_state(enn, SGD, mask=mask, key=getkey()), data)
-    assert same(state.enn.base, enn.base) and not same(state.enn.learnable, enn.learnable)
+    assert same(state.model.base, enn.base) and not same(state.model.learnable, enn.learnable)
     # The penalty sees what is trained only.
     zs = enn.index.sample_many(2, key=getkey())
     params = eqx.filter(enn, mask)
@@ -139,7 +165,7 @@ def test_mask_decides_what_is_trained(getkey):
 def test_bad_masks_are_refused(getkey):
     enn, key = linear_epinet(getkey()), getkey()
     mask = trainable_mask(enn)
-    with pytest.raises(ValueError, match="`mask` must be a tree of booleans with the structure of `enn`"):
+    with pytest.raises(ValueError, match="`mask` must be a tree of booleans with the structure of `model`"):
         init_state(enn, SGD, mask=mask.base, key=key)
     frozen = eqx.tree_at(lambda mask: mask.priors[0].scale.content, mask, True)
     with pytest.raises(ValueError, match=r"outside of `Frozen` parts only; got \.priors\[0\]\.scale"):
@@ -158,9 +184,7 @@ def test_states_data_and_losses_can_be_mapped(getkey):
     losses = eqx.filter_vmap(lambda l2: SquaredLoss(l2=l2))(jnp.array([0.0, 0.1, 1.0]))
 
     def run(state, data, loss):
-        return train_steps(
-            state, data, loss=loss, optimizer=SGD, num_index_samples=2, batches=EpochBatches(3), num_steps=4
-        )
+        return train_steps(state, data, objective_of(loss), SGD, batches=EpochBatches(3), num_steps=4)
 
     mapped, values = eqx.filter_jit(eqx.filter_vmap(run))(states, data, losses)
     alone = eqx.filter_jit(run)
@@ -181,7 +205,7 @@ def test_training_stops_before_what_is_not_finite(bad, getkey):
         data = eqx.tree_at(lambda data: data.y, data, data.y.at[order[3]].set(jnp.inf))
     else:
         optimizer = optax.sgd(lambda t: jnp.where(t == 3, jnp.inf, 0.05))
-        state = init_state(state.enn, optimizer, key=key)
+        state = init_state(state.model, optimizer, key=key)
     loss = SquaredLoss()
     stopped, losses = compiled(loss, 6, EpochBatches(1), optimizer)(state, data)
     good, _ = compiled(loss, 3, EpochBatches(1), optimizer)(state, data)
@@ -260,10 +284,10 @@ def test_sweeping_scalars_compiles_once(getkey):
     def run(loss, state):
         nonlocal traces
         traces += 1
-        return train_step(state, data, loss=loss, optimizer=SGD, num_index_samples=2)
+        return train_step(state, data, objective_of(loss), SGD)
 
     for l2, scale in ((0.0, 1.0), (0.1, 2.0), (1.0, 0.0)):
-        run(SquaredLoss(l2=l2), eqx.tree_at(lambda s: s.enn, state, state.enn.with_prior_scales(scale)))
+        run(SquaredLoss(l2=l2), eqx.tree_at(lambda s: s.model, state, state.model.with_prior_scales(scale)))
     assert traces == 1
 
 
@@ -276,14 +300,14 @@ def test_training_finds_the_least_squares_solution(getkey):
     state, _ = compiled(loss, 1500, UniformBatches(None), optimizer, num_index_samples=32)(state, data)
     design = jnp.concatenate([data.x, jnp.ones((12, 1))], axis=1)
     expected = jnp.linalg.solve(design.T @ design / 12 + l2 * jnp.eye(4), design.T @ data.y / 12)
-    layer = state.enn.base.layers[0]
+    layer = state.model.base.layers[0]
     assert jnp.allclose(jnp.append(layer.weight[0], layer.bias), expected, atol=0.03)
     # Each entry of z: the regression of what noise and prior leave.
     directions = jax.vmap(lambda i: jr.normal(jr.fold_in(key, i), (4,)))(data.i)
     noise = 0.3 * directions / jnp.linalg.norm(directions, axis=1, keepdims=True)
-    prior = jax.vmap(lambda x: state.enn.priors[0].enn.content.enn.embed(x))(data.x)[:, :, 0]
+    prior = jax.vmap(lambda x: state.model.priors[0].enn.content.enn.embed(x))(data.x)[:, :, 0]
     expected = jnp.linalg.solve(design.T @ design / 12 + l2 * jnp.eye(4), design.T @ (noise - 0.8 * prior) / 12)
-    layer = state.enn.learnable.enn.members.layers[0]
+    layer = state.model.learnable.enn.members.layers[0]
     assert jnp.allclose(jnp.concatenate([layer.weight[:, 0], layer.bias], axis=1), expected.T, atol=0.03)
 
 

@@ -9,7 +9,7 @@ import optax
 
 from epinet_eqx.losses import Batch, CrossEntropy
 from epinet_eqx.networks import FixedStatistics, cifar_resnet, with_statistics
-from epinet_eqx.scale import ScaleState, StatefulObjective, init_scale_state, make_train_step
+from epinet_eqx.training import StatefulObjective, TrainState, init_state, make_train_step
 
 from ._program import Program
 
@@ -36,9 +36,9 @@ def forward(value: float) -> Program:
 def step(value: float) -> Program:
     """One step of training at scale, statistics included."""
     network, statistics = cifar_resnet(DEPTH, CLASSES, key=jr.key(0))
-    state = init_scale_state(network, OPTIMIZER, model_state=statistics, key=jr.key(2))
+    state = init_state(network, OPTIMIZER, model_state=statistics, key=jr.key(2))
 
-    def run(state: ScaleState, batch: Batch, loss: CrossEntropy) -> Any:
+    def run(state: TrainState, batch: Batch, loss: CrossEntropy) -> Any:
         return make_train_step(StatefulObjective(loss), OPTIMIZER, donate=False)(state, batch)
 
     return Program(run, (state, _images(value), CrossEntropy(l2=1e-4 * value)), network)

@@ -21,7 +21,7 @@ from epinet_eqx.testbed import (
     SGMCMCAgent,
     find_agent,
 )
-from epinet_eqx.training import TrainState, UniformBatches, init_state, train_step, train_steps
+from epinet_eqx.training import EpistemicObjective, TrainState, UniformBatches, init_state, train_step, train_steps
 
 from ._program import Program
 
@@ -56,9 +56,10 @@ def agent_step(name: str, value: float) -> Program:
     samples = agent.plan(INPUTS, EXAMPLES).num_index_samples
 
     def step(state: TrainState, batch: Batch, loss: AbstractLoss) -> Any:
-        return train_step(state, batch, loss=loss, optimizer=OPTIMIZER, num_index_samples=samples)
+        new, metrics = train_step(state, batch, EpistemicObjective(loss, num_index_samples=samples), OPTIMIZER)
+        return new, metrics["loss"]
 
-    return Program(step, (state, make_data(BATCH), agent.loss(knowledge)), state.enn)
+    return Program(step, (state, make_data(BATCH), agent.loss(knowledge)), state.model)
 
 
 def _chain(network: MLP, data: Batch, loss: AbstractLoss, temperature: jax.Array, key: jax.Array) -> Any:
@@ -84,17 +85,10 @@ def loop(value: float) -> Program:
     state = init_state(agent.init(knowledge, key=jr.key(1)), OPTIMIZER, key=jr.key(2))
 
     def run(state: TrainState, data: Batch, loss: AbstractLoss) -> Any:
-        return train_steps(
-            state,
-            data,
-            loss=loss,
-            optimizer=OPTIMIZER,
-            num_index_samples=1,
-            batches=UniformBatches(BATCH),
-            num_steps=STEPS,
-        )
+        objective = EpistemicObjective(loss, num_index_samples=1)
+        return train_steps(state, data, objective, OPTIMIZER, batches=UniformBatches(BATCH), num_steps=STEPS)
 
-    return Program(run, (state, make_data(EXAMPLES), agent.loss(knowledge)), state.enn, STEPS)
+    return Program(run, (state, make_data(EXAMPLES), agent.loss(knowledge)), state.model, STEPS)
 
 
 def _particle(key: jax.Array) -> TrainState:
@@ -107,11 +101,12 @@ def stacked_step_of(particles: int, loss: AbstractLoss) -> Program:
 
     def step(states: TrainState, batch: Batch, loss: AbstractLoss) -> Any:
         def one(state: TrainState) -> Any:
-            return train_step(state, batch, loss=loss, optimizer=OPTIMIZER, num_index_samples=1)
+            new, metrics = train_step(state, batch, EpistemicObjective(loss, num_index_samples=1), OPTIMIZER)
+            return new, metrics["loss"]
 
         return eqx.filter_vmap(one)(states)
 
-    return Program(step, (states, make_data(BATCH), loss), states.enn)
+    return Program(step, (states, make_data(BATCH), loss), states.model)
 
 
 def stacked_step(value: float) -> Program:

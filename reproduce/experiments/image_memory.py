@@ -19,7 +19,7 @@ from epinet_eqx.bayes import Deterministic, Ensemble
 from epinet_eqx.data import AugmentedDyads, Normalization
 from epinet_eqx.losses import Batch, CrossEntropy
 from epinet_eqx.networks import MLP, AbstractNetwork
-from epinet_eqx.training import EpochBatches, fit, fit_ensemble, init_state, train_step
+from epinet_eqx.training import EpistemicObjective, EpochBatches, fit, fit_ensemble, init_state, train_step
 
 from ..configs.images import EpinetRecipe, Training
 from .image_agents import Agent, Seed
@@ -33,7 +33,7 @@ def settings_of(training: Training, num_train: int) -> dict[str, Any]:
         "num_steps": training.epochs * num_train // training.batch_size,
         "batch_size": training.batch_size,
         "sampling": EpochBatches,
-        "optimizer": _adam(training.learning_rate),
+        "optimizer": optax.adam(training.learning_rate),
         "progress": False,
     }
 
@@ -41,12 +41,6 @@ def settings_of(training: Training, num_train: int) -> dict[str, Any]:
 def loss_of(training: Training) -> CrossEntropy:
     """Return the loss that a training stands for."""
     return CrossEntropy(l2=training.l2, label_smoothing=training.label_smoothing)
-
-
-@ft.cache
-def _adam(learning_rate: float) -> optax.GradientTransformation:
-    """Return the optimizer, one object per learning rate: a compiled loop is found again by its identity."""
-    return optax.adam(learning_rate)
 
 
 def kept(path: Path | None, like: Any, train: Callable[[], Any]) -> Any:
@@ -172,19 +166,16 @@ class MemoryBackend:
         """
         assert self.planner is not None
         settings = settings_of(training, self.num_train)
-        options: Any = {
-            "loss": loss_of(training) if loss is None else loss,
-            "optimizer": settings["optimizer"],
-            "num_index_samples": more.get("num_index_samples", 1),
-        }
-        batch = jax.tree.map(lambda leaf: leaf[: training.batch_size], self.data.train if data is None else data)
-        arrays, rest = eqx.partition(
-            init_state(enn, options["optimizer"], key=self.seed.key_of(f"planned {name}")), eqx.is_array
+        objective = EpistemicObjective(
+            loss_of(training) if loss is None else loss, num_index_samples=more.get("num_index_samples", 1)
         )
+        optimizer = settings["optimizer"]
+        batch = jax.tree.map(lambda leaf: leaf[: training.batch_size], self.data.train if data is None else data)
+        arrays, rest = eqx.partition(init_state(enn, optimizer, key=self.seed.key_of(f"planned {name}")), eqx.is_array)
 
         def step(arrays: Any, batch: Batch) -> Any:
-            new, value = train_step(eqx.combine(arrays, rest), batch, **options)
-            return eqx.filter(new, eqx.is_array), value
+            new, metrics = train_step(eqx.combine(arrays, rest), batch, objective, optimizer)
+            return eqx.filter(new, eqx.is_array), metrics["loss"]
 
         copies, steps = more.get("copies", 1), settings["num_steps"]
         self.planner.add(name, step, (arrays, batch), steps=steps, copies=copies, kept=enn, detail=more.get("recipe"))
@@ -203,15 +194,14 @@ class MemoryBackend:
             return like
 
         def train() -> Ensemble:
-            ensemble, _ = fit_ensemble(
+            return fit_ensemble(
                 lambda key: self.make_network(size, key),
                 self.data.train,
                 loss_of(training),
                 num_particles=count,
                 **settings_of(training, self.num_train),
                 key=self.seed.key_of("particles"),
-            )
-            return ensemble
+            ).model
 
         return kept(self.seed.place("particles", training, size, count), like, train)
 

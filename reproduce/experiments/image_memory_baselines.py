@@ -47,7 +47,7 @@ def _mimo(backend: MemoryBackend, key: Any) -> AbstractENN:
         for epoch in range(training.epochs):
             epoch_key = jr.fold_in(fit_key, epoch)
             state = fit(state, pairs(epoch), MIMOLoss(loss_of(training)), **settings, key=epoch_key).state
-        return state.enn.network
+        return state.model.network
 
     return MIMO(kept(backend.seed.place("mimo", training, size), network, train))
 

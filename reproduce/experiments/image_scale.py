@@ -19,14 +19,14 @@ from epinet_eqx.data import AugmentedDyads, FeatureBank, Loader, Source
 from epinet_eqx.indices import ParticleIndex
 from epinet_eqx.losses import Batch
 from epinet_eqx.networks import AbstractNetwork, with_statistics
-from epinet_eqx.scale import (
+from epinet_eqx.training import (
     AbstractObjective,
     Checkpoints,
     EpistemicObjective,
     JsonlMetrics,
     StatefulObjective,
     data_mesh,
-    init_scale_state,
+    init_state,
     make_train_step,
     train,
 )
@@ -175,7 +175,7 @@ class ScaleBackend:
 
         def begin() -> Any:
             model, model_state = make(init_key)
-            return init_scale_state(model, optimizer, model_state=model_state, key=step_key)
+            return init_state(model, optimizer, model_state=model_state, key=step_key)
 
         if self.planner is not None:
             state = eqx.filter_eval_shape(begin)
@@ -200,7 +200,7 @@ class ScaleBackend:
                 optimizer=optimizer,
                 num_steps=steps,
                 mesh=self.mesh,
-                accumulate=self.seed.inputs.accumulate,
+                microbatches=self.seed.inputs.accumulate,
                 checkpoints=Checkpoints(folder, keep_last=1, keep_best=0),
                 checkpoint_every=-(-steps // _NUM_CHECKPOINTS),
                 callbacks=(JsonlMetrics(folder / "metrics.jsonl"),),
@@ -228,7 +228,7 @@ class ScaleBackend:
         size = training.batch_size
         shapes = {"x": ((size, *self.image_shape), jnp.float32), "y": ((size,), jnp.int32), "i": ((size,), jnp.int32)}
         batch = {name: jax.ShapeDtypeStruct(*shape, sharding=spread) for name, shape in shapes.items()}
-        step = make_train_step(objective, optimizer, mesh=self.mesh, accumulate=self.seed.inputs.accumulate)
+        step = make_train_step(objective, optimizer, mesh=self.mesh, microbatches=self.seed.inputs.accumulate)
 
         def run(arrays: Any, batch: dict[str, Array]) -> Any:
             new, metrics = step(eqx.combine(arrays, rest), Batch(**batch))

@@ -15,7 +15,7 @@ from epinet_eqx.bayes import MCDropout
 from epinet_eqx.combinators import Marginalized, OnTrunk
 from epinet_eqx.losses import AbstractLoss, Batch
 from epinet_eqx.networks import ImageConv, headless, with_statistics
-from epinet_eqx.scale import AbstractObjective, StatefulObjective, TrunkObjective
+from epinet_eqx.training import AbstractObjective, StatefulObjective, TrunkObjective
 
 from ..configs.images import Training
 from .image_scale import ScaleBackend

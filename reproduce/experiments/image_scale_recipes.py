@@ -7,7 +7,6 @@ import optax
 
 from epinet_eqx.losses import CrossEntropy
 from epinet_eqx.networks import cifar_resnet, resnet_v1, resnet_v2
-from epinet_eqx.scale import cosine_schedule, step_schedule
 
 from ..configs.images import Training
 
@@ -38,11 +37,13 @@ def optimizer_of(training: Training, num_train: int) -> tuple[optax.GradientTran
     steps = max(1, training.epochs * num_train // training.batch_size)
     warmup = min(steps - 1, training.warmup_epochs * num_train // training.batch_size)
     rate: Any = training.learning_rate
+    start = rate / (warmup + 1)
     if training.schedule == "cosine":
-        rate = cosine_schedule(rate, steps, warmup_steps=warmup)
+        rate = optax.warmup_cosine_decay_schedule(start, rate, warmup, steps)
     elif training.schedule == "steps":
         bounds = {steps * part // 9 for part in (3, 6, 8)}
-        rate = step_schedule(rate, sorted(bound for bound in bounds if bound > warmup), warmup_steps=warmup)
+        falls = optax.piecewise_constant_schedule(rate, {bound - warmup: 0.1 for bound in bounds if bound > warmup})
+        rate = optax.join_schedules([optax.linear_schedule(start, rate, warmup), falls], [warmup])
     if training.optimizer == "adam":
         return optax.adam(rate), steps
     return optax.sgd(rate, momentum=0.9, nesterov=True), steps

@@ -20,7 +20,7 @@ from epinet_eqx.testbed import (
     SGMCMCAgent,
     take_member,
 )
-from epinet_eqx.training import init_state, train_step
+from epinet_eqx.training import EpistemicObjective, init_state, train_step
 
 
 def parameter_counts(enns: AbstractENN) -> tuple[int, int]:
@@ -45,16 +45,9 @@ def _step_flops(agent: AbstractSGDAgent, input_dim: int, num_train: int) -> floa
     def step(key: Any, batch: Batch) -> Any:
         init_key, train_key = jr.split(key)
         state = init_state(agent.init(knowledge, key=init_key), optimizer, key=train_key)
-        return eqx.filter(
-            train_step(
-                state,
-                batch,
-                loss=agent.loss(knowledge),
-                optimizer=optimizer,
-                num_index_samples=plan.num_index_samples,
-            ),
-            eqx.is_inexact_array,
-        )
+        objective = EpistemicObjective(agent.loss(knowledge), num_index_samples=plan.num_index_samples)
+        new, metrics = train_step(state, batch, objective, optimizer)
+        return eqx.filter((new, metrics["loss"]), eqx.is_inexact_array)
 
     def init_only(key: Any) -> Any:
         init_key, _ = jr.split(key)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from . import networks as networks
     from . import pitman_yor as pitman_yor
     from . import predict as predict
-    from . import scale as scale
     from . import testbed as testbed
     from . import training as training
     from . import tuning as tuning
@@ -63,7 +62,6 @@ _PACKAGES = (
     "networks",
     "pitman_yor",
     "predict",
-    "scale",
     "testbed",
     "training",
     "weights",

@@ -12,7 +12,7 @@ from .._checks import check_positive, check_scalar
 from .._enn import AbstractENN
 from .._keys import named_keys
 from ..losses import AbstractLoss, Batch, share_prior
-from ..training import UniformBatches, init_state, train_steps
+from ..training import EpistemicObjective, UniformBatches, init_state, train_steps
 
 
 class PoolLearner(eqx.Module):
@@ -67,14 +67,16 @@ class PoolLearner(eqx.Module):
         state, _ = train_steps(
             init_state(self.make_enn(enn_key), self.optimizer, key=train_key),
             data,
-            loss=share_prior(loss, num_labels.astype(float) ** self.prior_power),
-            optimizer=self.optimizer,
-            num_index_samples=self.num_index_samples,
+            EpistemicObjective(
+                share_prior(loss, num_labels.astype(float) ** self.prior_power),
+                num_index_samples=self.num_index_samples,
+            ),
+            self.optimizer,
             batches=UniformBatches(self.batch_size),
             num_steps=self.num_steps,
             data_size=num_labels,
         )
         diverged = state.step < self.num_steps
         return jax.tree.map(
-            lambda leaf: jnp.where(diverged, jnp.nan, leaf) if eqx.is_inexact_array(leaf) else leaf, state.enn
+            lambda leaf: jnp.where(diverged, jnp.nan, leaf) if eqx.is_inexact_array(leaf) else leaf, state.model
         )

@@ -17,7 +17,7 @@ from .._enn import AbstractENN
 from .._keys import named_keys
 from .._tree import trainable_mask
 from ..losses import AbstractLoss, Batch, share_prior
-from ..training._step import Trained, update
+from ..training import EpistemicObjective, TrainState, loop_steps
 from ._replay import ReplayBuffer
 from ._reward_models import AbstractRewardModel
 from ._rules import AbstractRule
@@ -202,15 +202,21 @@ class ENNAgent(AbstractBanditAgent):
 
     def _train(self, state: LearnerState, count: Int[Array, ""], *, key: PRNGKeyArray) -> LearnerState:
         """Return the state after the updates of one step, with `count` observations so far."""
-        params, rest = eqx.partition(state.enn, trainable_mask(state.enn))
         observed = jnp.minimum(count, state.buffer.capacity).astype(float)
-        loss = share_prior(state.loss, observed**self.prior_power)
+        objective = EpistemicObjective(share_prior(state.loss, observed**self.prior_power))
 
-        def body(number: Int[Array, ""], carry: tuple[Trained, Bool[Array, ""]]) -> tuple[Trained, Bool[Array, ""]]:
+        def draw(number: Int[Array, ""]) -> tuple[Any, Batch]:
             batch, zs = self._draw(state, count, key=jr.fold_in(key, number))
-            trained, _, ok = update(carry[0], rest, batch, zs, loss=loss, optimizer=self.optimizer, ok=carry[1])
-            return trained, ok
+            return objective.at(zs), batch
 
-        start = Trained(params, state.opt_state, jnp.zeros((), jnp.int32))
-        trained, ok = jax.lax.fori_loop(0, self.num_updates, body, (start, state.ok))
-        return LearnerState(eqx.combine(trained.params, rest), trained.opt_state, state.loss, state.buffer, ok)
+        start = TrainState(
+            model=state.enn,
+            model_state=None,
+            opt_state=state.opt_state,
+            ema=None,
+            step=jnp.zeros((), jnp.int32),
+            key=key,
+            mask=trainable_mask(state.enn),
+        )
+        new, _, ok = loop_steps(start, draw, self.optimizer, num_steps=self.num_updates, ok=state.ok)
+        return LearnerState(new.model, new.opt_state, state.loss, state.buffer, ok)

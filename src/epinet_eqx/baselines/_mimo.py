@@ -29,7 +29,7 @@ class MIMO(AbstractENN):
         for epoch in range(num_epochs):
             tuples = mimo_batch(data, key=jr.fold_in(key, epoch))
             state = fit(state, tuples, MIMOLoss(CrossEntropy()), num_steps=..., key=key).state
-        enn = MIMO(state.enn.network)
+        enn = MIMO(state.model.network)
 
     On a stream, `fit(..., (mimo_batch(batch, key=jr.fold_in(key, t)) for t, batch in enumerate(stream)), ...)`.
     """

@@ -28,7 +28,6 @@ from ._problem import Problem as Problem
 from ._setting import Setting as Setting
 from ._setting import find_setting as find_setting
 from ._setting import settings as settings
-from ._shuffle import ShuffledBatches as ShuffledBatches
 from ._stacks import generate_problems as generate_problems
 from ._stacks import padded_size as padded_size
 from ._stacks import problem_keys as problem_keys

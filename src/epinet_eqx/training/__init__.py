@@ -1,17 +1,40 @@
-"""Training (Algorithm 1)."""
+"""Training: Algorithm 1 and any other objective, from one small network to many devices and long runs."""
 
 from ._batches import AbstractBatches as AbstractBatches
 from ._batches import EpochBatches as EpochBatches
+from ._batches import ShuffledBatches as ShuffledBatches
 from ._batches import UniformBatches as UniformBatches
-from ._ensemble import fit_ensemble as fit_ensemble
-from ._errors import DataExhaustedError as DataExhaustedError
-from ._errors import NonFiniteLossError as NonFiniteLossError
-from ._errors import TrainingInterrupted as TrainingInterrupted
+from ._callbacks import AbstractCallback as AbstractCallback
+from ._callbacks import JsonlMetrics as JsonlMetrics
+from ._callbacks import TensorBoard as TensorBoard
+from ._callbacks import WeightsAndBiases as WeightsAndBiases
+from ._checkpoints import CheckpointError as CheckpointError
+from ._checkpoints import Checkpoints as Checkpoints
+from ._evaluate import make_evaluation as make_evaluation
 from ._fit import fit as fit
-from ._fit_many import fit_many as fit_many
+from ._fit import train as train
+from ._many import fit_ensemble as fit_ensemble
+from ._many import fit_many as fit_many
+from ._mesh import data_mesh as data_mesh
+from ._mesh import global_batch as global_batch
+from ._mesh import place as place
+from ._objectives import AbstractObjective as AbstractObjective
+from ._objectives import EpistemicObjective as EpistemicObjective
+from ._objectives import StatefulObjective as StatefulObjective
+from ._objectives import TrunkObjective as TrunkObjective
+from ._processes import add_flags as add_flags
+from ._processes import initialize as initialize
+from ._processes import initialize_from as initialize_from
+from ._result import DataExhaustedError as DataExhaustedError
 from ._result import FitResult as FitResult
 from ._result import History as History
+from ._result import NonFiniteLossError as NonFiniteLossError
+from ._result import TrainingInterrupted as TrainingInterrupted
 from ._state import TrainState as TrainState
 from ._state import init_state as init_state
+from ._step import loop_steps as loop_steps
+from ._step import make_train_step as make_train_step
 from ._step import train_step as train_step
-from ._steps import train_steps as train_steps
+from ._step import train_steps as train_steps
+from ._streams import DataIterator as DataIterator
+from ._streams import MemoryIterator as MemoryIterator

@@ -1,140 +1,216 @@
-"""Training of one ENN, with progress, history and validation."""
+"""Training of one model: `fit` by Algorithm 1, and `train` by any objective on streams, devices and processes."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
+from jax.sharding import Mesh
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 
-from .._checks import check_positive
-from .._enn import AbstractENN
+from .._checks import num_examples
 from .._keys import named_keys
+from ..data import Loader
 from ..indices import AbstractIndex
 from ..losses import AbstractLoss, Batch, mean_data_loss
 from ._batches import AbstractBatches, UniformBatches
-from ._data import as_batch, as_stream, check_data
-from ._drive import Advance, Evaluate, drive, make_schedule
+from ._callbacks import AbstractCallback
+from ._checkpoints import Checkpoints
+from ._driver import Advance, Block, Evaluate, Saving, Schedule, drive
+from ._evaluate import make_evaluation
+from ._mesh import as_parts, global_batch, place
+from ._objectives import AbstractObjective, EpistemicObjective, network_as_enn
+from ._optimizer import ByContent
+from ._processes import StopRequest
 from ._result import FitResult
 from ._state import TrainState, as_state
-from ._step import Trained, merge, step_indices, update
-from ._steps import train_loop
+from ._step import Draws, draw_steps, make_train_step, train_drawn
+from ._streams import DataIterator, MemoryIterator, as_batch, as_stream, check_data
 
-# One object for all fits: a compiled loop is found again by the identity of its optimizer.
 DEFAULT_OPTIMIZER = optax.adam(1e-3)
 
-# The testbed's number (Appendix F.3), which is its index dimension.
-_MAX_INDEX_SAMPLES = 8
-
-# Steps on streamed batches between two looks at the loss: few, since each may be slow and is lost by an interrupt.
-_STREAM_BLOCK = 10
+# Steps that the host may be ahead of the devices: enough to keep them busy, few enough to see a failure soon.
+_STEPS_AHEAD = 2
 
 
-def default_index_samples(index: AbstractIndex) -> int:
-    """Return how many indices a step samples unless told: no more than there are, which may be one."""
-    return min(index.size, _MAX_INDEX_SAMPLES)
+def check_intervals(num_steps: int | None, eval_every: int | None, validation: Any, keep_best: bool) -> int | None:
+    """Return the steps between validations; raise if they are asked for without data."""
+    if validation is None:
+        for name, value in (("eval_every", eval_every), ("keep_best", keep_best)):
+            if value:
+                raise ValueError(f"`{name}` must be left out without `validation`; got {value}.")
+    elif eval_every is None and num_steps is not None:
+        return max(num_steps // 10, 1)
+    return eval_every
+
+
+@eqx.filter_jit
+def _draw(index: AbstractIndex, start: Int[Array, ""], key: PRNGKeyArray, options: tuple[Any, ...]) -> Draws:
+    """Draw the indices and examples of a block of steps."""
+    return draw_steps(index, start, None, key=key, **dict(options))
 
 
 @eqx.filter_jit
 def _run_block(
     state: TrainState,
     data: Batch,
-    loss: AbstractLoss,
-    optimizer: optax.GradientTransformation,
-    batches: AbstractBatches,
-    num_index_samples: int,
-    capacity: int,
+    draws: Draws,
+    objective: EpistemicObjective,
+    optimizer: ByContent,
     num_steps: Int[Array, ""],
 ) -> tuple[TrainState, Float[Array, " steps"]]:
-    """Make up to `capacity` steps in one program, whatever their number."""
-    return train_loop(
-        state,
-        data,
-        loss=loss,
-        optimizer=optimizer,
-        num_index_samples=num_index_samples,
-        batches=batches,
-        capacity=capacity,
-        num_steps=num_steps,
-    )
-
-
-@eqx.filter_jit
-def _stream_step(
-    state: TrainState,
-    ok: Bool[Array, ""],
-    batch: Batch,
-    loss: AbstractLoss,
-    optimizer: optax.GradientTransformation,
-    num_index_samples: int,
-) -> tuple[TrainState, Bool[Array, ""], Float[Array, ""]]:
-    """Make one step on a streamed batch, unless an earlier one failed."""
-    params, rest = eqx.partition(state.enn, state.mask)
-    zs = step_indices(state.enn.index, num_index_samples, state.step[None], key=state.key)[0]
-    trained = Trained(params, state.opt_state, state.step)
-    trained, value, ok = update(trained, rest, batch, zs, loss=loss, optimizer=optimizer, ok=ok)
-    return merge(state, trained, rest), ok, value
+    """Make up to as many steps as have been drawn, in one program whatever their number."""
+    return train_drawn(state, data, draws, objective, optimizer.value, num_steps)
 
 
 @eqx.filter_jit
 def _validate(
-    enn: AbstractENN, loss: AbstractLoss, zs: Shaped[Array, "samples ..."], validation: Batch
+    model: PyTree, loss: AbstractLoss, zs: Shaped[Array, "samples ..."], validation: Batch
 ) -> Float[Array, ""]:
     """Return the mean data loss."""
-    return mean_data_loss(loss, enn, zs, validation)
+    return mean_data_loss(loss, network_as_enn(model), zs, validation)
 
 
-def _advance_in_memory(
+def _in_memory(
     data: Batch,
-    loss: AbstractLoss,
+    objective: EpistemicObjective,
     optimizer: optax.GradientTransformation,
     batches: AbstractBatches,
-    num_index_samples: int,
     block_size: int,
 ) -> Advance:
-    """Return a function that makes steps on data in memory."""
+    """Return what makes steps on data in memory, a block of them in one program."""
+    shared = ByContent(optimizer)
 
-    def advance(state: TrainState, num_steps: int) -> tuple[TrainState, np.ndarray]:
-        count = jnp.asarray(num_steps, dtype=jnp.int32)
-        state, losses = _run_block(state, data, loss, optimizer, batches, num_index_samples, block_size, count)
-        return state, np.asarray(losses)[:num_steps]
+    def advance(state: TrainState, count: int, request: StopRequest) -> Block:
+        index = network_as_enn(state.model).index
+        options = (
+            ("num_examples", num_examples("data", data)),
+            ("num_index_samples", objective.num_samples(index)),
+            ("batches", batches),
+            ("num_steps", block_size),
+        )
+        draws = _draw(index, state.step, state.key, options)
+        state, losses = _run_block(state, data, draws, objective, shared, jnp.asarray(count, dtype=jnp.int32))
+        size = num_examples("data", data) if batches.batch_size is None else batches.batch_size
+        return Block(state, {"loss": np.asarray(losses)[:count]}, count * size, False)
 
     return advance
 
 
-def _advance_stream(
-    stream: Iterator[Any], loss: AbstractLoss, optimizer: optax.GradientTransformation, num_index_samples: int
+def _from_stream(
+    stream: Iterator[Any] | DataIterator,
+    step: Callable[..., Any],
+    mesh: Mesh | None,
+    check: Callable[[Batch], None] | None,
 ) -> Advance:
-    """Return a function that makes steps on streamed batches."""
-    checked = False
+    """Return what makes steps on streamed batches, the first of which is checked."""
 
-    def advance(state: TrainState, num_steps: int) -> tuple[TrainState, np.ndarray]:
-        nonlocal checked
-        losses = []
-        ok = jnp.array(True)
-        for _, batch in zip(range(num_steps), stream, strict=False):
-            if not isinstance(batch, Batch):
-                raise ValueError(f"`data` must be a `Batch`, a pair `(x, y)` or yield `Batch`es; got {type(batch)}.")
-            if not checked:
-                check_data("data", batch, state.enn, loss)
-                checked = True
-            state, ok, value = _stream_step(state, ok, batch, loss, optimizer, num_index_samples)
-            losses.append(value)
-        return state, np.asarray(jnp.stack(losses)) if losses else np.zeros(0)
+    def next_batch() -> Batch:
+        nonlocal check
+        local = next(stream)
+        batch = Batch(**as_parts(local)) if mesh is None else global_batch(local, mesh)
+        if check is not None:
+            check(batch)
+            check = None
+        return batch
+
+    def advance(state: TrainState, count: int, request: StopRequest) -> Block:
+        found: list[dict[str, Array]] = []
+        seen, ended, ok = 0, False, True
+        while len(found) < count and not request.is_urgent:
+            try:
+                batch = next_batch()
+            except StopIteration:
+                ended = True
+                break
+            except KeyboardInterrupt:
+                request.note_interrupt()
+                break
+            state, metrics = step(state, batch, ok)
+            ok = metrics.pop("ok")
+            found.append(metrics)
+            seen += num_examples("batch", batch)
+            if len(found) > _STEPS_AHEAD and not np.isfinite(found[-1 - _STEPS_AHEAD]["loss"]):
+                break
+        names = found[0] if found else ("loss",)
+        return Block(state, {name: np.array([m[name] for m in found]) for name in names}, seen, ended)
 
     return advance
 
 
-def _evaluator(validation: Batch, loss: AbstractLoss, zs: Shaped[Array, "samples ..."]) -> Evaluate:
-    """Return a function that validates an ENN, always at the same indices."""
-    return lambda enn: np.asarray(_validate(enn, loss, zs, validation))
+def _own_copy(tree: PyTree) -> PyTree:
+    """Return a tree whose arrays no one else has, since steps take their memory."""
+    return jax.tree.map(lambda leaf: jnp.array(leaf, copy=True) if eqx.is_array(leaf) else leaf, tree)
+
+
+def _train_on_stream(
+    state: TrainState,
+    stream: Iterator[Any] | DataIterator,
+    objective: Any,
+    *,
+    optimizer: optax.GradientTransformation,
+    num_steps: int | None,
+    evaluate: Evaluate | None,
+    eval_every: int | None,
+    keep_best: bool = False,
+    check: Callable[[Batch], None] | None = None,
+    mesh: Mesh | None,
+    shard_parameters: bool = False,
+    microbatches: int = 1,
+    ema_decay: float | None = None,
+    checkpoints: Checkpoints | None,
+    checkpoint_every: int | None,
+    allow_changes: bool = False,
+    callbacks: Sequence[AbstractCallback],
+    log_every: int,
+    progress: bool,
+) -> FitResult:
+    """Train on a stream of batches, from the latest checkpoint on if there is one."""
+    if checkpoint_every is not None and checkpoints is None:
+        raise ValueError(f"`checkpoint_every` must be left out without `checkpoints`; got {checkpoint_every}.")
+    schedule = Schedule(
+        num_steps=num_steps,
+        block_size=log_every,
+        eval_every=eval_every,
+        checkpoint_every=checkpoint_every,
+        log_every=log_every,
+    )
+    start, saving = np.asarray(state.step), None
+    step = make_train_step(
+        objective,
+        optimizer,
+        mesh=mesh,
+        shard_parameters=shard_parameters,
+        microbatches=microbatches,
+        ema_decay=ema_decay,
+    )
+    if checkpoints is not None and not isinstance(stream, DataIterator):
+        raise ValueError(f"`data` must have `get_state` and `set_state` for checkpoints; got {type(stream).__name__}.")
+    state = _own_copy(state)
+    if mesh is not None:
+        state = place(state, mesh, shard_parameters=shard_parameters)
+    if checkpoints is not None and isinstance(stream, DataIterator):
+        saving = Saving(checkpoints=checkpoints, data=stream)
+        state = checkpoints.resume(state, stream, allow_changes=allow_changes)
+    return drive(
+        state,
+        _from_stream(stream, step, mesh, check),
+        schedule,
+        evaluate=evaluate,
+        keep_best=keep_best,
+        saving=saving,
+        callbacks=callbacks,
+        start=start,
+        progress=progress,
+    )
 
 
 def fit(
-    enn: AbstractENN | TrainState,
-    data: Batch | tuple[Any, Any] | Iterable[Batch],
+    model: PyTree | TrainState,
+    data: Batch | tuple[Any, Any] | Loader | Iterable[Batch],
     loss: AbstractLoss,
     *,
     num_steps: int | None,
@@ -148,55 +224,187 @@ def fit(
     keep_best: bool = False,
     progress: bool = True,
     block_size: int = 100,
+    mesh: Mesh | None = None,
+    checkpoints: Checkpoints | None = None,
+    checkpoint_every: int | None = None,
+    callbacks: Sequence[AbstractCallback] = (),
+    log_every: int = 10,
     key: PRNGKeyArray,
 ) -> FitResult:
-    """Train an ENN by Algorithm 1.
+    """Train an ENN or a network by Algorithm 1.
+
+    SIGTERM and Ctrl-C stop after the current step (the current block, for data in memory); a checkpoint is written if
+    `checkpoints` is given. Run again, training continues from the latest checkpoint.
 
     Args:
-        enn: the ENN; or the state of a training to go on from, whose key and mask stay in force.
-        data: a data set in memory, as a `Batch` or a pair `(x, y)`; or any iterable of batches, which are streamed.
+        model: an ENN; a network, which is trained as the ENN that ignores its index; or the state of a training to
+            continue, whose key and mask stay in force.
+        data: a data set in memory, as a `Batch` or a pair `(x, y)`; a `Loader`; or any iterable of batches.
         loss: the loss.
-        num_steps: number of steps, from here on; None for as many as an iterable has batches.
+        num_steps: number of steps, counted from the model or state given; None for as many as an iterable has batches.
         batch_size: examples per step for data in memory; None for all of them.
-        sampling: how a batch is drawn from data in memory: `UniformBatches`, as Algorithm 1 has it, or `EpochBatches`.
-        optimizer: any optax optimizer; Adam at 1e-3 by default. Use one object for many fits: they share a program.
+        sampling: how a batch is drawn from data in memory: `UniformBatches` (as in Algorithm 1) or `EpochBatches`.
+        optimizer: any optax optimizer; Adam at 1e-3 by default.
         num_index_samples: index samples per step; by default the size of the index, at most the testbed's 8.
-        mask: what is trained, `trainable_mask(enn)` by default; see `init_state`.
-        validation: held-out examples; the mean of their loss at fixed indices, without penalty and bootstrap, goes
-            into the history.
+        mask: what is trained, `trainable_mask(model)` by default; see `init_state`.
+        validation: held-out examples; their mean loss at fixed indices, without penalty and bootstrap, goes into the
+            history.
         eval_every: steps between validations, a tenth of all by default; the last step is always followed by one.
-        keep_best: whether the ENN returned is the one with the smallest validation loss.
-        progress: whether a progress bar is shown.
-        block_size: steps that are compiled into one program, for data in memory; progress and interrupts wait for it.
+        keep_best: whether to return the model with the smallest validation loss.
+        progress: whether to show a progress bar.
+        block_size: steps per compiled program, for data in memory; progress and interrupts wait for it.
+        mesh: devices to train on, see `data_mesh`; by default the first one.
+        checkpoints: folder of checkpoints; None for none.
+        checkpoint_every: steps between checkpoints; one is also written after validations and after the last step.
+        callbacks: where metrics go.
+        log_every: steps between metrics passed to callbacks.
         key: random key.
 
     Returns:
-        The ENN, the state after the last step, and the history.
+        The trained model, the state after the last step, and the history.
 
     Raises:
-        NonFiniteLossError: the loss, its gradient or the parameters were not finite; has the last good state.
+        NonFiniteLossError: the loss, its gradient or the parameters were not finite; has the last finite state.
         DataExhaustedError: an iterable ended before `num_steps`; has the state after its last batch.
-        TrainingInterrupted: Ctrl-C; a `KeyboardInterrupt` that has the state of the last complete block.
+        TrainingInterrupted: SIGTERM or Ctrl-C; a `KeyboardInterrupt` that has the state.
+        CheckpointError: a checkpoint could not be written or read; earlier ones are intact.
     """
     train_key, validation_key = named_keys(key, "train", "validation")
-    stream = as_stream(data)
-    block = block_size if stream is None else min(block_size, _STREAM_BLOCK)
-    schedule = make_schedule(num_steps, block, eval_every, validation, keep_best)
-    state = as_state(enn, optimizer, mask=mask, key=train_key)
-    index = state.enn.index
-    samples = default_index_samples(index) if num_index_samples is None else num_index_samples
-    check_positive("num_index_samples", samples)
+    eval_every = check_intervals(num_steps, eval_every, validation, keep_best)
+    Schedule(num_steps=num_steps, block_size=block_size, eval_every=eval_every, log_every=log_every)
+    state = as_state(model, optimizer, mask=mask, key=train_key)
+    objective = EpistemicObjective(loss, num_index_samples=num_index_samples, mask=state.mask)
+    index = network_as_enn(state.model).index
     evaluate = None
     if validation is not None:
         held_out = as_batch("validation", validation)
-        check_data("validation", held_out, state.enn, loss)
-        evaluate = _evaluator(held_out, loss, index.sample_many(samples, key=validation_key))
-    if stream is not None:
-        advance = _advance_stream(stream, loss, optimizer, samples)
-    else:
+        check_data("validation", held_out, state.model, loss)
+        zs = index.sample_many(objective.num_samples(index), key=validation_key)
+        evaluate = lambda model, _: {"loss": np.asarray(_validate(model, loss, zs, held_out))}  # noqa: E731
+    stream, check = as_stream(data), lambda batch: check_data("data", batch, state.model, loss)
+    if stream is None:
         if num_steps is None:
             raise ValueError("`num_steps` must be given for data in memory; got None.")
         in_memory = as_batch("data", data)
-        check_data("data", in_memory, state.enn, loss)
-        advance = _advance_in_memory(in_memory, loss, optimizer, sampling(batch_size), samples, block_size)
-    return drive(state, advance, evaluate, schedule, keep_best=keep_best, progress=progress)
+        check(in_memory)
+        batches, check = sampling(batch_size), None
+        if mesh is None and checkpoints is None:
+            schedule = Schedule(
+                num_steps=num_steps,
+                block_size=block_size,
+                eval_every=eval_every,
+                log_every=log_every if callbacks else None,
+            )
+            advance = _in_memory(in_memory, objective, optimizer, batches, block_size)
+            return drive(
+                state,
+                advance,
+                schedule,
+                evaluate=evaluate,
+                keep_best=keep_best,
+                callbacks=callbacks,
+                progress=progress,
+            )
+        stream = MemoryIterator(in_memory, batches, key=state.key)
+        stream.set_state({"step": int(state.step)})
+    return _train_on_stream(
+        state,
+        stream,
+        objective,
+        optimizer=optimizer,
+        num_steps=num_steps,
+        evaluate=evaluate,
+        eval_every=eval_every,
+        keep_best=keep_best,
+        check=check,
+        mesh=mesh,
+        checkpoints=checkpoints,
+        checkpoint_every=checkpoint_every,
+        callbacks=callbacks,
+        log_every=log_every,
+        progress=progress,
+    )
+
+
+def train(
+    state: TrainState,
+    data: DataIterator | Loader | Iterable[Any],
+    objective: AbstractObjective,
+    *,
+    optimizer: optax.GradientTransformation,
+    num_steps: int | None,
+    mesh: Mesh | None = None,
+    shard_parameters: bool = False,
+    microbatches: int = 1,
+    ema_decay: float | None = None,
+    validation: Callable[[], Iterable[Any]] | None = None,
+    eval_every: int | None = None,
+    checkpoints: Checkpoints | None = None,
+    checkpoint_every: int | None = None,
+    allow_changes: bool = False,
+    callbacks: Sequence[AbstractCallback] = (),
+    log_every: int = 10,
+    progress: bool = True,
+) -> FitResult:
+    """Train any model by any objective, on one device or a mesh; resume from the latest checkpoint if there is one.
+
+    All processes of a run call it, each with its part of the data. SIGTERM and Ctrl-C stop after the current step; a
+    checkpoint is written if `checkpoints` is given. A resumed run ends as if it had not been stopped.
+
+    Args:
+        state: the state before the first step, see `init_state`.
+        data: the stream of batches: a `Loader`, an iterator of Grain, a `MemoryIterator`; without checkpoints, any
+            iterable.
+        objective: what is minimized; its `evaluate` gives the validation metrics.
+        optimizer: the optimizer that the state was made with.
+        num_steps: number of steps, counted from `state`; None for as many as the data have batches.
+        mesh: the mesh, see `data_mesh`; None for one device.
+        shard_parameters: whether large arrays of the state are split into shards, see `place`.
+        microbatches: number of microbatches per batch, see `train_step`.
+        ema_decay: decay of the moving averages, if the state has them; validation then uses the averages.
+        validation: returns this process's held-out batches, from the first one on at each call.
+        eval_every: steps between validations; the last step is always followed by one.
+        checkpoints: folder of checkpoints; None for none.
+        checkpoint_every: steps between checkpoints; one is also written after validations and after the last step.
+        allow_changes: whether to resume from a checkpoint of another key, batch size or data set, see `Checkpoints`.
+        callbacks: where metrics go.
+        log_every: steps between metrics of the training batches, which are those of a single step.
+        progress: whether to show a progress bar.
+
+    Returns:
+        The trained model, the state after the last step, and the history.
+
+    Raises:
+        NonFiniteLossError: the loss, its gradient or the parameters were not finite; no checkpoint of that is written.
+        DataExhaustedError: the data ended before `num_steps`.
+        CheckpointError: a checkpoint could not be written or read; earlier ones are intact.
+        TrainingInterrupted: SIGTERM or Ctrl-C; a `KeyboardInterrupt` that has the state.
+    """
+    if validation is None and eval_every is not None:
+        raise ValueError(f"`eval_every` must be left out without `validation`; got {eval_every}.")
+    stream = as_stream(data)
+    if stream is None:
+        raise ValueError(f"`data` must be a stream of batches, such as a `MemoryIterator`; got {type(data).__name__}.")
+    (eval_key,) = named_keys(state.key, "evaluation")
+    evaluate = None
+    if validation is not None:
+        evaluate = make_evaluation(objective.evaluate, validation, mesh, key=eval_key)
+    return _train_on_stream(
+        state,
+        stream,
+        objective,
+        optimizer=optimizer,
+        num_steps=num_steps,
+        evaluate=evaluate,
+        eval_every=eval_every,
+        mesh=mesh,
+        shard_parameters=shard_parameters,
+        microbatches=microbatches,
+        ema_decay=ema_decay,
+        checkpoints=checkpoints,
+        checkpoint_every=checkpoint_every,
+        allow_changes=allow_changes,
+        callbacks=callbacks,
+        log_every=log_every,
+        progress=progress,
+    )

@@ -1,4 +1,4 @@
-"""The state of training."""
+"""The state of training, and its moving averages."""
 
 from typing import Any
 
@@ -6,29 +6,50 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from .._enn import AbstractENN
+from .._checks import is_traced
 from .._tree import trainable_mask
+from ._optimizer import ByContent
 
 
 class TrainState(eqx.Module):
-    """Everything that training needs to go on from here.
+    """Everything needed to continue training, except the position in the data.
 
-    The randomness of step `t` is a function of `key` and `t` only, so a run may be cut into blocks anywhere.
+    The randomness of step `t` is a function of `key` and `t` only, so a run may be cut into pieces anywhere.
+
+    Attributes:
+        model: an ENN, a network, or any tree that the objective understands.
+        model_state: running statistics (an `eqx.nn.State`), or None.
+        opt_state: state of the optimizer.
+        ema: moving averages of the trained parameters and the running statistics, or None.
+        step: number of steps made.
+        key: random key of the whole training.
+        mask: tree of booleans that selects the trained arrays of `model`.
     """
 
-    enn: AbstractENN
+    model: PyTree
+    model_state: PyTree
     opt_state: PyTree
+    ema: Any
     step: Int[Array, ""]
     key: PRNGKeyArray
     mask: PyTree[bool]
+
+    def averaged(self) -> tuple[PyTree, PyTree]:
+        """Return the model and its state with moving averages in place of the values, if there are any."""
+        if self.ema is None:
+            return self.model, self.model_state
+        params, statistics = self.ema
+        return eqx.combine(params, self.model), eqx.combine(statistics, self.model_state)
 
 
 def _check_mask(mask: PyTree[bool], default: PyTree[bool]) -> None:
     """Raise unless `mask` selects trainable arrays only, and at least one."""
     if jax.tree.structure(mask) != jax.tree.structure(default):
-        raise ValueError("`mask` must be a tree of booleans with the structure of `enn`, as `trainable_mask` makes it.")
+        raise ValueError(
+            "`mask` must be a tree of booleans with the structure of `model`, as `trainable_mask` makes it."
+        )
     allowed = jax.tree.leaves(default)
     chosen = jax.tree.leaves_with_path(mask)
     for (path, selected), possible in zip(chosen, allowed, strict=True):
@@ -40,42 +61,73 @@ def _check_mask(mask: PyTree[bool], default: PyTree[bool]) -> None:
                 f"got {jax.tree_util.keystr(path)}."
             )
     if not any(selected for _, selected in chosen):
-        raise ValueError("`enn` must have something to train; got a mask that selects no array.")
+        raise ValueError("`model` must have something to train; got a mask that selects no array.")
+
+
+# One program; array by array, each shape would be compiled on its own.
+@eqx.filter_jit
+def _init_optimizer(params: PyTree, optimizer: ByContent) -> PyTree:
+    """Return the optimizer's state before the first step."""
+    return optimizer.value.init(params)
 
 
 def init_state(
-    enn: AbstractENN,
+    model: PyTree,
     optimizer: optax.GradientTransformation,
     *,
+    model_state: PyTree = None,
+    ema: bool = False,
     mask: PyTree[bool] | None = None,
     key: PRNGKeyArray,
 ) -> TrainState:
     """Return the state before the first step.
 
     Args:
-        enn: the ENN to train.
-        optimizer: any optax optimizer; it sees the trainable part only.
-        mask: a tree of booleans with the structure of `enn` that says what is trained; by default
-            `trainable_mask(enn)`. Take that and switch parts off with `eqx.tree_at`.
+        model: the model to train.
+        optimizer: any optax optimizer; it sees the trained arrays only.
+        model_state: running statistics, as `eqx.nn.make_with_state` returns them beside the model.
+        ema: whether to keep moving averages (`train` sets their decay).
+        mask: tree of booleans with the structure of `model` that selects the trained arrays; by default
+            `trainable_mask(model)`. Start from that and switch parts off with `eqx.tree_at`.
         key: random key of the whole training.
     """
-    default = trainable_mask(enn)
+    default = trainable_mask(model)
     chosen: Any = default if mask is None else mask
     _check_mask(chosen, default)
-    opt_state = optimizer.init(eqx.filter(enn, chosen))
-    return TrainState(enn, opt_state, jnp.zeros((), dtype=jnp.int32), key, chosen)
+    params = eqx.filter(model, chosen)
+    is_running = not any(map(is_traced, jax.tree.leaves(params)))
+    opt_state = _init_optimizer(params, ByContent(optimizer)) if is_running else optimizer.init(params)
+    average = averaged_part(params, model_state) if ema else None
+    return TrainState(model, model_state, opt_state, average, jnp.zeros((), dtype=jnp.int32), key, chosen)
 
 
 def as_state(
-    start: AbstractENN | TrainState,
-    optimizer: optax.GradientTransformation,
-    *,
-    mask: PyTree[bool] | None,
-    key: PRNGKeyArray,
+    start: PyTree | TrainState, optimizer: optax.GradientTransformation, *, mask: PyTree[bool] | None, key: PRNGKeyArray
 ) -> TrainState:
-    """Return the state to start from: `start` itself, or the initial one of an ENN."""
+    """Return the state to start from: `start` itself, or the initial state of a model."""
     if isinstance(start, TrainState):
         if mask is not None:
-            raise ValueError("`mask` must be left out when training goes on from a `TrainState`, which has its own.")
+            raise ValueError("`mask` must be left out when training continues from a `TrainState`, which has its own.")
         return start
     return init_state(start, optimizer, mask=mask, key=key)
+
+
+def averaged_part(params: PyTree, model_state: PyTree) -> tuple[PyTree, PyTree]:
+    """Return what is averaged: the trained parameters, and the floating-point arrays of the model state."""
+    return params, eqx.filter(model_state, eqx.is_inexact_array)
+
+
+def update_ema(ema: Any, new: Any, decay: float, step: Int[Array, ""]) -> Any:
+    """Return the moving averages after a step, with warm-up of the decay.
+
+    The decay is `(1 + t) / (10 + t)` until that reaches `decay`, so early averages reach back a tenth of the run.
+    """
+    t = step.astype(jnp.float32)
+    weight: Float[Array, ""] = jnp.minimum(decay, (1 + t) / (10 + t))
+    return jax.tree.map(lambda old, new: old + (1 - weight).astype(old.dtype) * (new - old), ema, new)
+
+
+def check_decay(decay: float | None) -> None:
+    """Raise unless `decay` is in [0, 1), or None."""
+    if decay is not None and not 0 <= decay < 1:
+        raise ValueError(f"`ema_decay` must be at least 0 and less than 1, or None; got {decay}.")

@@ -1,7 +1,6 @@
 """Agents that are trained by Algorithm 1."""
 
 import abc
-import functools as ft
 import math
 from collections.abc import Hashable
 from typing import NamedTuple
@@ -18,9 +17,8 @@ from ..._compile import jit_unoptimized
 from ..._enn import AbstractENN
 from ..._keys import named_keys
 from ...losses import AbstractLoss
-from ...training import NonFiniteLossError, TrainState, fit_many, init_state
+from ...training import NonFiniteLossError, ShuffledBatches, TrainState, fit_many, init_state
 from .._problem import PriorKnowledge, Problem
-from .._shuffle import ShuffledBatches
 from .._stacks import padded_size
 from ._agent import AbstractAgent
 
@@ -36,12 +34,6 @@ class TrainingPlan(NamedTuple):
     num_index_samples: int
     learning_rate: float
     batch_size: int = 100
-
-
-@ft.cache
-def _adam(learning_rate: float) -> optax.GradientTransformation:
-    """Return the optimizer, one object per learning rate: a compiled loop is found again by its identity."""
-    return optax.adam(learning_rate)
 
 
 def poisoned(enns: AbstractENN, failed: Bool[Array, " problems"]) -> AbstractENN:
@@ -77,7 +69,7 @@ class AbstractSGDAgent(AbstractAgent):
         size = int(np.max(np.asarray(problems.knowledge.num_train)))
         plan = self.plan(problems.knowledge.input_dim, size)
         states, losses = _prepare(self, problems.knowledge, plan.learning_rate, keys)
-        numbers = keys.shape[0] * plan.num_index_samples * math.prod(states.enn.index.shape)
+        numbers = keys.shape[0] * plan.num_index_samples * math.prod(states.model.index.shape)
         try:
             result = fit_many(
                 states,
@@ -86,7 +78,7 @@ class AbstractSGDAgent(AbstractAgent):
                 num_steps=plan.num_steps,
                 batch_size=plan.batch_size,
                 sampling=ShuffledBatches,
-                optimizer=_adam(plan.learning_rate),
+                optimizer=optax.adam(plan.learning_rate),
                 num_index_samples=plan.num_index_samples,
                 progress=False,
                 block_size=max(1, min(_MAX_BLOCK, plan.num_steps, _BLOCK_NUMBERS // numbers)),
@@ -96,8 +88,8 @@ class AbstractSGDAgent(AbstractAgent):
                 key=jr.clone(keys)[0],  # Not used: the states have keys of their own.
             )
         except NonFiniteLossError as error:
-            return poisoned(error.state.enn, error.state.step < plan.num_steps)
-        return result.enn
+            return poisoned(error.state.model, error.state.step < plan.num_steps)
+        return result.model
 
 
 @jit_unoptimized
@@ -108,7 +100,7 @@ def _prepare(
 
     def one(knowledge: PriorKnowledge, key: PRNGKeyArray) -> tuple[TrainState, AbstractLoss]:
         init_key, train_key = named_keys(key, "init", "train")
-        state = init_state(agent.init(knowledge, key=init_key), _adam(learning_rate), key=train_key)
+        state = init_state(agent.init(knowledge, key=init_key), optax.adam(learning_rate), key=train_key)
         return state, agent.loss(knowledge)
 
     return eqx.filter_vmap(one)(knowledge, keys)

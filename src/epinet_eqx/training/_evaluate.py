@@ -8,14 +8,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 from jaxtyping import Array, Bool, PRNGKeyArray, PyTree
 
 from .._checks import num_examples
 from ..losses import Batch
-from ._mesh import as_parts, constrain, spread
+from ._mesh import as_parts, constrain, data_mesh, spread
 from ._objectives import Metrics
+from ._processes import is_anywhere
 
 Evaluate = Callable[[PyTree, PyTree], dict[str, float]]
 
@@ -24,7 +24,7 @@ def _pad(parts: dict[str, Any], size: int) -> dict[str, Any]:
     """Return a batch of `size` examples, with the first one repeated at the end, and which ones count."""
     count = num_examples("batch", parts)
     if count > size:
-        raise ValueError(f"`evaluation` must yield its largest batch first; got {count} examples after at most {size}.")
+        raise ValueError(f"`validation` must yield its largest batch first; got {count} examples after at most {size}.")
 
     def fill(leaf: Any) -> np.ndarray:
         array = np.asarray(leaf)
@@ -33,24 +33,21 @@ def _pad(parts: dict[str, Any], size: int) -> dict[str, Any]:
     return jax.tree.map(fill, parts) | {"counted": np.arange(size) < count}
 
 
-def _is_anywhere(flag: bool) -> bool:
-    """Return whether `flag` holds in any process."""
-    if jax.process_count() == 1:
-        return flag
-    return bool(np.any(multihost_utils.process_allgather(np.array(flag))))
-
-
 def _refuse_bad_labels(sums: dict[str, float], y: np.ndarray) -> None:
     """Raise if the accuracy of a batch is NaN, as objectives make it where a label is no class."""
     if math.isnan(sums.get("accuracy", 0.0)):
         raise ValueError(
-            "`evaluation` must yield labels that are classes of the model; got a batch with others, whose values in "
+            "`validation` must yield labels that are classes of the model; got a batch with others, whose values in "
             f"this process are from {y.min()} to {y.max()}."
         )
 
 
 def make_evaluation(
-    evaluate: Callable[..., Metrics], batches: Callable[[], Iterable[Any]], mesh: Mesh, *, key: PRNGKeyArray
+    evaluate: Callable[..., Metrics],
+    batches: Callable[[], Iterable[Any]],
+    mesh: Mesh | None = None,
+    *,
+    key: PRNGKeyArray,
 ) -> Evaluate:
     """Return a function `(model, model_state) -> metrics`: means over all held-out examples of all processes.
 
@@ -59,9 +56,10 @@ def make_evaluation(
             such as the `evaluate` of an objective.
         batches: returns this process's held-out batches, from the first one on at each call. Numbers of examples need
             not be divisible by anything.
-        mesh: the mesh that the model is on.
+        mesh: the mesh that the model is on; None for one device.
         key: random key, the same in each evaluation: all models are compared at the same indices.
     """
+    mesh = data_mesh(jax.devices()[:1]) if mesh is None else mesh
 
     @eqx.filter_jit
     def total(
@@ -76,7 +74,7 @@ def make_evaluation(
         size, first = 0, None
         stream = iter(batches())
         parts = next(stream, None)
-        while _is_anywhere(parts is not None):
+        while is_anywhere(parts is not None):
             if parts is not None:
                 local = as_parts(parts)
                 if first is None:
@@ -84,7 +82,7 @@ def make_evaluation(
                     size = -(-num_examples("batch", local) // share) * share
                 padded = _pad(local, size)
             elif first is None:
-                raise ValueError("`evaluation` must yield at least one batch in each process; got none.")
+                raise ValueError("`validation` must yield at least one batch in each process; got none.")
             else:
                 # Other processes have one more: this one takes part without examples that count.
                 padded = _pad(first, size) | {"counted": np.zeros(size, dtype=bool)}
@@ -97,7 +95,7 @@ def make_evaluation(
             sums = {name: sums.get(name, 0.0) + value for name, value in found.items()}
             parts = next(stream, None)
         if not sums:
-            raise ValueError("`evaluation` must yield at least one batch; got none.")
+            raise ValueError("`validation` must yield at least one batch; got none.")
         count = sums.pop("count")
         return {name: value / count for name, value in sums.items()}
 

@@ -1,4 +1,4 @@
-"""One step at scale: the same result however the batch and the state are spread."""
+"""One step: the same result however the batch and the state are spread."""
 
 import equinox as eqx
 import jax
@@ -7,19 +7,19 @@ import jax.random as jr
 import numpy as np
 import optax
 import pytest
-from scale_toys import toy_arrays, toy_network
+from train_toys import toy_arrays, toy_network
 
 from epinet_eqx import attach, named_keys, trainable_mask
 from epinet_eqx.bayes import BayesByBackprop
 from epinet_eqx.losses import Batch, BernoulliBootstrap, CrossEntropy, GaussianKL, mean_loss
 from epinet_eqx.networks import MLP
-from epinet_eqx.scale import (
+from epinet_eqx.training import (
     EpistemicObjective,
     StatefulObjective,
     TrunkObjective,
     data_mesh,
     global_batch,
-    init_scale_state,
+    init_state,
     make_train_step,
     place,
 )
@@ -60,12 +60,9 @@ def test_step_is_that_of_the_optimizer_on_the_mean_loss(getkey):
     enn, key = make_epinet(getkey()), getkey()
     loss = CrossEntropy(l2=1e-2, bootstrap=BernoulliBootstrap(0.5, key=getkey()))
     objective = EpistemicObjective(loss, num_index_samples=4)
-    state, metrics = make_train_step(objective, optax.sgd(0.1))(
-        init_scale_state(enn, optax.sgd(0.1), key=key), make_batch()
-    )
-    (step_key,) = named_keys(key, "step")
-    (index_key,) = named_keys(jr.fold_in(step_key, 0), "index")
-    zs = enn.index.sample_many(4, key=index_key)
+    state, metrics = make_train_step(objective, optax.sgd(0.1))(init_state(enn, optax.sgd(0.1), key=key), make_batch())
+    (index_key,) = named_keys(key, "index")
+    zs = enn.index.sample_many(4, key=jr.fold_in(index_key, 0))
     params, rest = eqx.partition(enn, trainable_mask(enn))
     batch = make_batch()
     value, gradient = jax.jit(jax.value_and_grad(lambda p: mean_loss(loss, eqx.combine(p, rest), zs, batch)))(params)
@@ -82,7 +79,7 @@ def test_step_is_that_of_the_optimizer_on_the_mean_loss(getkey):
 def stateful_run(key, mesh, order=slice(None), **options):
     network, statistics = toy_network(width=1024, dropout=0.3, key=jr.clone(key))
     objective = StatefulObjective(CrossEntropy(l2=1e-3))
-    state = init_scale_state(network, OPTIMIZER, model_state=statistics, ema=True, key=jr.clone(key))
+    state = init_state(network, OPTIMIZER, model_state=statistics, ema=True, key=jr.clone(key))
     batch = jax.tree.map(lambda leaf: leaf[order], make_batch())
     if mesh is not None:
         state = place(state, mesh, shard_parameters=options.get("shard_parameters", False))
@@ -118,23 +115,23 @@ def test_one_program_for_all_steps(getkey):
 
     network, statistics = toy_network(key=getkey())
     mesh = data_mesh()
-    state = place(init_scale_state(network, OPTIMIZER, model_state=statistics, key=getkey()), mesh)
+    state = place(init_state(network, OPTIMIZER, model_state=statistics, key=getkey()), mesh)
     run(make_train_step(objective, OPTIMIZER, mesh=mesh), state, global_batch(make_batch(), mesh))
     assert traces == 1
 
 
 @pytest.mark.parametrize("spread", [False, True])
-def test_accumulated_gradients_are_those_of_the_batch(getkey, spread):
+def test_microbatchesd_gradients_are_those_of_the_batch(getkey, spread):
     enn, key = make_epinet(getkey()), getkey()
     loss = CrossEntropy(l2=1e-2, bootstrap=BernoulliBootstrap(0.5, key=getkey()))
     objective = EpistemicObjective(loss, num_index_samples=4)
     mesh = data_mesh() if spread else None
     results = []
-    for accumulate in (1, 2):
-        state, batch = init_scale_state(enn, OPTIMIZER, key=jr.clone(key)), make_batch()
+    for microbatches in (1, 2):
+        state, batch = init_state(enn, OPTIMIZER, key=jr.clone(key)), make_batch()
         if mesh is not None:
             state, batch = place(state, mesh), global_batch(batch, mesh)
-        step = make_train_step(objective, OPTIMIZER, mesh=mesh, accumulate=accumulate)
+        step = make_train_step(objective, OPTIMIZER, mesh=mesh, microbatches=microbatches)
         results.append(run(step, state, batch))
     (whole, whole_metrics), (parts, parts_metrics) = results
     assert_close(whole.model, parts.model, 1e-6)
@@ -144,9 +141,9 @@ def test_accumulated_gradients_are_those_of_the_batch(getkey, spread):
 def test_each_part_of_a_batch_updates_the_statistics(getkey):
     network, statistics = toy_network(key=getkey())
     objective = StatefulObjective(CrossEntropy())
-    state = init_scale_state(network, OPTIMIZER, model_state=statistics, key=getkey())
+    state = init_state(network, OPTIMIZER, model_state=statistics, key=getkey())
     batch = make_batch()
-    new, _ = make_train_step(objective, OPTIMIZER, accumulate=2)(state, batch)
+    new, _ = make_train_step(objective, OPTIMIZER, microbatches=2)(state, batch)
     hidden = jax.vmap(network.first)(batch.x)
     first, second = jnp.mean(hidden[0::2], axis=0), jnp.mean(hidden[1::2], axis=0)
     mean = new.model_state.get(new.model.norm.statistics).mean
@@ -181,7 +178,7 @@ def test_half_precision_computes_what_single_precision_does(getkey, make):
     results = []
     for dtype in (None, jnp.bfloat16):
         objective, model, statistics = make(jr.clone(key), dtype)
-        state = init_scale_state(model, OPTIMIZER, model_state=statistics, key=jr.clone(step_key))
+        state = init_state(model, OPTIMIZER, model_state=statistics, key=jr.clone(step_key))
         step = make_train_step(objective, OPTIMIZER, donate=False)
         program = str(
             jax.make_jaxpr(lambda batch, s=state, o=objective: o(s.model, s.model_state, batch, key=s.key)[0])(
@@ -209,7 +206,7 @@ def test_penalty_keeps_single_precision(getkey):
 
 def test_averages_follow_their_recursion(getkey):
     network, statistics = toy_network(key=getkey())
-    state = init_scale_state(network, OPTIMIZER, model_state=statistics, ema=True, key=getkey())
+    state = init_state(network, OPTIMIZER, model_state=statistics, ema=True, key=getkey())
     step = make_train_step(StatefulObjective(CrossEntropy()), OPTIMIZER, ema_decay=0.15, donate=False)
     expected = floats((network, statistics))
     for weight in (0.1, 0.15, 0.15):
@@ -223,14 +220,14 @@ def test_averages_follow_their_recursion(getkey):
 
 def test_step_that_is_not_finite_changes_nothing(getkey):
     network, statistics = toy_network(key=getkey())
-    state = init_scale_state(network, OPTIMIZER, model_state=statistics, ema=True, key=getkey())
+    state = init_state(network, OPTIMIZER, model_state=statistics, ema=True, key=getkey())
     step = make_train_step(StatefulObjective(CrossEntropy()), OPTIMIZER, ema_decay=0.9, donate=False)
     bad = eqx.tree_at(lambda batch: batch.x, make_batch(), replace_fn=lambda x: x.at[0, 0].set(jnp.nan))
     after, metrics = step(state, bad)
-    assert not metrics["finite"]
+    assert not metrics["ok"]
     assert all(np.array_equal(a, b) for a, b in zip(floats(after), floats(state), strict=True))
     assert int(after.step) == 0
-    assert step(state, make_batch())[1]["finite"]
+    assert step(state, make_batch())[1]["ok"]
 
 
 def test_inference_uses_the_running_statistics(getkey):
@@ -262,13 +259,13 @@ def test_trunk_evaluates_as_an_enn_on_its_features(getkey):
 def test_bad_input(getkey, as_user):
     network, statistics = toy_network(key=getkey())
     objective = StatefulObjective(CrossEntropy())
-    state = init_scale_state(network, OPTIMIZER, model_state=statistics, key=getkey())
+    state = init_state(network, OPTIMIZER, model_state=statistics, key=getkey())
     with pytest.raises(ValueError, match="`ema_decay` must be given exactly if `state` has averages"):
         make_train_step(objective, OPTIMIZER, ema_decay=0.9)(state, make_batch())
     with pytest.raises(ValueError, match="`ema_decay` must be at least 0 and less than 1"):
         make_train_step(objective, OPTIMIZER, ema_decay=1.0)
-    with pytest.raises(ValueError, match="`accumulate` must divide the batch size, 8; got 3"):
-        make_train_step(objective, OPTIMIZER, accumulate=3)(state, make_batch())
+    with pytest.raises(ValueError, match="`microbatches` must divide the batch size, 8; got 3"):
+        make_train_step(objective, OPTIMIZER, microbatches=3)(state, make_batch())
     with pytest.raises(ValueError, match="`batch` must hold a number of examples that the 4 devices"):
         global_batch(make_batch(6), data_mesh())
     with pytest.raises(ValueError, match="`data` must yield a `Batch`, or a dictionary"):
@@ -276,6 +273,6 @@ def test_bad_input(getkey, as_user):
     with pytest.raises(ValueError, match="`compute_dtype` must be a floating-point type"):
         StatefulObjective(CrossEntropy(), compute_dtype=jnp.int32)
     with pytest.raises(ValueError, match="`model` must have something to train"):
-        init_scale_state(jax.nn.relu, OPTIMIZER, key=getkey())
+        init_state(jax.nn.relu, OPTIMIZER, key=getkey())
     with pytest.raises(ValueError, match="`devices` must hold at least one"):
         data_mesh([])

@@ -1,4 +1,4 @@
-"""Schedules, data in memory, callbacks, flags: the small parts of training at scale."""
+"""Data in memory, callbacks, flags, signals: the small parts of training."""
 
 import argparse
 import json
@@ -9,72 +9,35 @@ import types
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from jax.experimental import multihost_utils
-from scale_toys import toy_arrays
+from train_toys import toy_arrays
 
 from epinet_eqx.losses import Batch
-from epinet_eqx.scale import (
+from epinet_eqx.training import (
     DataIterator,
+    EpochBatches,
     JsonlMetrics,
     MemoryIterator,
     TensorBoard,
     WeightsAndBiases,
     add_flags,
-    cosine_schedule,
     initialize,
     initialize_from,
-    step_schedule,
 )
-from epinet_eqx.scale._signals import StopRequest
-from epinet_eqx.training import EpochBatches
-
-
-def test_cosine_is_that_of_optax():
-    steps = np.arange(0, 25)
-    ours = jax.vmap(cosine_schedule(0.1, 20, final=0.02))(steps)
-    with jax.numpy_dtype_promotion("standard"):
-        theirs = [optax.cosine_decay_schedule(0.1, 20, alpha=0.2)(step) for step in steps]
-    np.testing.assert_allclose(ours, theirs, atol=1e-7)
-
-
-def test_warm_up_rises_in_a_line_to_the_peak():
-    schedule = jax.vmap(cosine_schedule(1.0, 14, warmup_steps=4))(np.arange(15))
-    np.testing.assert_allclose(schedule[:5], [0.2, 0.4, 0.6, 0.8, 1.0], atol=1e-6)
-    np.testing.assert_allclose(schedule[4:], jax.vmap(cosine_schedule(1.0, 10))(np.arange(11)), atol=1e-6)
-
-
-def test_steps_fall_at_their_boundaries():
-    schedule = jax.vmap(step_schedule(2.0, (3, 5), factor=0.5, warmup_steps=1))(np.arange(7))
-    np.testing.assert_allclose(schedule, [1.0, 2.0, 2.0, 1.0, 1.0, 0.5, 0.5], atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: cosine_schedule(0.0, 5), "`peak` must be above 0; got 0.0."),
-        (lambda: cosine_schedule(0.1, 5, warmup_steps=5), "`warmup_steps` must be less than `num_steps`, 5; got 5."),
-        (lambda: cosine_schedule(0.1, 5, warmup_steps=-1), "`warmup_steps` must be an integer of at least 0; got -1."),
-        (lambda: step_schedule(0.1, (5, 3)), "`boundaries` must increase"),
-        (lambda: step_schedule(0.1, (5,), warmup_steps=5), "`boundaries` must increase, from above `warmup_steps`, 5"),
-    ],
-)
-def test_bad_schedules(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
+from epinet_eqx.training._processes import StopRequest
 
 
 def test_memory_iterator_has_the_order_of_epoch_batches(getkey):
     x, y = toy_arrays(10)
     key = getkey()
-    data = MemoryIterator(Batch.of(x, y), 4, key=key)
+    data = MemoryIterator(Batch.of(x, y), EpochBatches(4), key=key)
     assert isinstance(data, DataIterator)
     expected = EpochBatches(4).ids(10, None, jnp.array(0, dtype=jnp.int32), 8, key=key)
     batches = [next(data) for _ in range(8)]
     np.testing.assert_array_equal([batch["i"] for batch in batches], expected)
     np.testing.assert_array_equal(batches[3]["x"], x[np.asarray(expected[3])])
-    other = MemoryIterator(Batch.of(x, y), 4, key=key)
+    other = MemoryIterator(Batch.of(x, y), EpochBatches(4), key=key)
     other.set_state(json.loads(json.dumps({"step": 5})))
     np.testing.assert_array_equal(next(other)["i"], expected[5])
     assert other.get_state() == {"step": 6}
@@ -82,15 +45,15 @@ def test_memory_iterator_has_the_order_of_epoch_batches(getkey):
 
 def test_processes_share_one_global_batch(getkey, monkeypatch):
     key, data = getkey(), Batch.of(*toy_arrays(10))
-    whole = next(MemoryIterator(data, 6, key=key))["i"]
+    whole = next(MemoryIterator(data, EpochBatches(6), key=key))["i"]
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     parts = []
     for process in range(2):
         monkeypatch.setattr(jax, "process_index", lambda process=process: process)
-        parts.append(next(MemoryIterator(data, 6, key=key))["i"])
+        parts.append(next(MemoryIterator(data, EpochBatches(6), key=key))["i"])
     np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.sort(whole))
     with pytest.raises(ValueError, match="`batch_size` must be a multiple of the number of processes, 2; got 5."):
-        MemoryIterator(data, 5, key=key)
+        MemoryIterator(data, EpochBatches(5), key=key)
 
 
 def read_lines(path):
@@ -186,9 +149,9 @@ def test_second_interrupt_does_not_wait():
     # A shell starts background jobs with this signal ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     with StopRequest() as request:
-        assert request.agreed(is_meeting=True) is None
+        assert request.agreed() is None
         signal.raise_signal(signal.SIGINT)
-        assert request.agreed(is_meeting=False) == "SIGINT"
+        assert request.agreed() == "SIGINT"
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     signal.signal(signal.SIGINT, before)
@@ -198,5 +161,6 @@ def test_processes_stop_where_they_meet(monkeypatch):
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     monkeypatch.setattr(multihost_utils, "process_allgather", lambda flag: np.array([flag, signal.SIGTERM]))
     with StopRequest() as request:
-        assert request.agreed(is_meeting=False) is None
-        assert request.agreed(is_meeting=True) == "SIGTERM"
+        # This process has received nothing, the other has.
+        assert not request.is_urgent
+        assert request.agreed() == "SIGTERM"

@@ -20,9 +20,9 @@ from jaxtyping import Array
 
 from .._checks import check_positive
 from .._files import checksum_of, checksums_of, is_intact, seal
-from ._errors import CheckpointError
-from ._iterators import DataIterator
-from ._state import ScaleState
+from ._processes import is_anywhere, wait_for_all
+from ._state import TrainState
+from ._streams import DataIterator
 
 _SUMMARY = "checkpoint.json"
 _ARRAYS = "arrays"
@@ -31,6 +31,10 @@ _DELETING = ".deleting-"
 _DELETION_ATTEMPTS = 10
 # What the summaries of all versions have.
 _FIELDS = {"step", "metrics", "data", "arrays"}
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint could not be written or read; earlier ones are intact."""
 
 
 def _orbax() -> Any:
@@ -42,25 +46,12 @@ def _orbax() -> Any:
     return orbax
 
 
-def _wait_for_all(name: str) -> None:
-    """Wait until all processes have come here."""
-    if jax.process_count() > 1:
-        multihost_utils.sync_global_devices(name)
-
-
-def _is_anywhere(flag: bool) -> bool:
-    """Return whether `flag` holds in any process."""
-    if jax.process_count() == 1:
-        return flag
-    return bool(np.any(multihost_utils.process_allgather(np.array(flag))))
-
-
 def _is_key(leaf: Any) -> bool:
     """Return whether an array holds random keys."""
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _named_arrays(state: ScaleState) -> dict[str, Array]:
+def _named_arrays(state: TrainState) -> dict[str, Array]:
     """Return the arrays of a state by their path, random keys as their bits."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(eqx.filter(state, eqx.is_array))
     names = {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
@@ -94,7 +85,7 @@ def _gather_positions(data: DataIterator | None) -> list[Any]:
     return [json.loads(row[:size].tobytes()) for row, size in zip(rows, sizes, strict=True)]
 
 
-def _fingerprint(state: ScaleState) -> str:
+def _fingerprint(state: TrainState) -> str:
     """Return what stands for the random key of a training."""
     return f"{zlib.crc32(np.asarray(jr.key_data(state.key)).tobytes()):08x}"
 
@@ -237,7 +228,7 @@ class Checkpoints:
                 intact = False
             if not intact:
                 found.append(name)
-        if not _is_anywhere(bool(found)):
+        if not is_anywhere(bool(found)):
             return None
         named = ", ".join(found[:3]) or "a file that another process has read"
         return f"The checkpoint {str(arrays.parent)!r} cannot be read: {named} is not as it was written."
@@ -288,7 +279,7 @@ class Checkpoints:
                 self._remove(path)
 
     def save(
-        self, state: ScaleState, data: DataIterator | None = None, *, metrics: Mapping[str, float] | None = None
+        self, state: TrainState, data: DataIterator | None = None, *, metrics: Mapping[str, float] | None = None
     ) -> pathlib.Path:
         """Write a checkpoint, delete those that need not stay, and return its folder. All processes must call it.
 
@@ -314,7 +305,7 @@ class Checkpoints:
             if is_first:
                 self.clean()
                 draft.mkdir()
-            _wait_for_all("checkpoint begun")
+            wait_for_all("checkpoint begun")
             self._write_arrays(draft / _ARRAYS, arrays)
             if is_first:
                 summary["files"] = checksums_of(draft / _ARRAYS)
@@ -334,7 +325,7 @@ class Checkpoints:
             keep = {*self.steps()[-self._keep_last :], *self._from_best()[: self._keep_best]}
             for old in set(self.steps()) - keep:
                 self._remove(self.path(old))
-        _wait_for_all("checkpoint written")
+        wait_for_all("checkpoint written")
         return final
 
     def _write_arrays(self, path: pathlib.Path, arrays: dict[str, Array]) -> None:
@@ -345,12 +336,12 @@ class Checkpoints:
 
     def restore(
         self,
-        like: ScaleState,
+        like: TrainState,
         data: DataIterator | None = None,
         *,
         step: int | None = None,
         allow_changes: bool = False,
-    ) -> ScaleState:
+    ) -> TrainState:
         """Return the state of a checkpoint, and set `data` to its position. All processes must call it.
 
         The number of devices or processes may be another than that of the run that wrote it.
@@ -403,6 +394,21 @@ class Checkpoints:
             return jr.wrap_key_data(array, impl=jr.key_impl(leaf)) if _is_key(leaf) else array
 
         return jax.tree_util.tree_map_with_path(replace, like)
+
+    def resume(self, state: TrainState, data: DataIterator, *, allow_changes: bool = False) -> TrainState:
+        """Return the state of the latest checkpoint, or `state` itself if there is none. All processes must call it.
+
+        What killed writers left behind is deleted: one folder belongs to one run.
+
+        Args:
+            state: the state to start from.
+            data: the stream, which goes to the position of the checkpoint.
+            allow_changes: as in `restore`.
+        """
+        if jax.process_index() == 0:
+            self.clean()
+        latest = self.latest_intact_step()
+        return state if latest is None else self.restore(state, data, step=latest, allow_changes=allow_changes)
 
     def _read_arrays(self, path: pathlib.Path, like: dict[str, Array]) -> dict[str, Array]:
         """Return arrays placed as those of `like`."""

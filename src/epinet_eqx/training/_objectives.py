@@ -1,4 +1,4 @@
-"""What training at scale minimizes: objectives of models with and without running statistics."""
+"""Objectives: what a training step makes smaller."""
 
 import abc
 import contextlib
@@ -14,30 +14,72 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 from .._checks import check_positive
 from .._enn import AbstractENN
 from .._keys import named_keys
-from .._tree import trainable_mask
+from .._tree import cast_floats, trainable_mask
 from ..bayes import Deterministic
-from ..losses import AbstractLoss, Batch, mean_loss
-from ._precision import cast_floats, check_dtype, in_precision
+from ..combinators import InPrecision
+from ..indices import AbstractIndex
+from ..losses import AbstractLoss, AbstractPenalty, Batch, mean_loss
 
 Metrics = dict[str, Array]
 
+# An `AbstractObjective`, or any function of this form.
+Objective = Callable[..., tuple[Float[Array, ""], tuple[PyTree, Metrics]]]
+
+# The testbed's number (Appendix F.3), which is its index dimension.
+_MAX_INDEX_SAMPLES = 8
+
+
+def network_as_enn(model: Any) -> AbstractENN:
+    """Return an ENN itself, and a network as the ENN that ignores its index."""
+    if isinstance(model, AbstractENN):
+        return model
+    if not (isinstance(model, eqx.Module) and callable(model)):
+        raise ValueError(f"`model` must be an ENN or a network, a callable Equinox module; got {type(model).__name__}.")
+    return Deterministic(model)
+
 
 class AbstractObjective(eqx.Module):
-    """A function of a model, its running state and a batch that one step makes smaller."""
+    """What a step makes smaller: a function of a model, its running state and a batch."""
 
     @abc.abstractmethod
     def __call__(
         self, model: PyTree, model_state: PyTree, batch: Batch, *, key: PRNGKeyArray
     ) -> tuple[Float[Array, ""], tuple[PyTree, Metrics]]:
-        """Return the loss, a mean over the batch, and beside it the new model state and scalar metrics.
+        """Return the loss, a mean over the batch, with the new model state and scalar metrics.
 
-        Randomness that differs between examples must come from `fold_in(key, i)` with the number `i` of the example:
-        then it depends neither on the order within the batch nor on how the batch is cut.
+        Draw what differs between examples from `fold_in(key, i)`, where `i` is the example's number: the result then
+        depends neither on the order within the batch nor on how the batch is split.
         """
 
     @abc.abstractmethod
     def evaluate(self, model: PyTree, model_state: PyTree, batch: Batch, *, key: PRNGKeyArray) -> Metrics:
         """Return metrics of held-out examples, each an array with one value per example."""
+
+
+def _check_dtype(name: str, dtype: Any) -> Any:
+    """Return `dtype` as a data type, which must be a floating-point one, or None."""
+    if dtype is None:
+        return None
+    if not jnp.issubdtype(dtype, jnp.floating):
+        raise ValueError(f"`{name}` must be a floating-point type such as jnp.bfloat16, or None; got {dtype!r}.")
+    return jnp.dtype(dtype)
+
+
+class _InnerPenalty(AbstractPenalty):
+    """A penalty that sees the ENN itself, with parameters in their own precision."""
+
+    penalty: AbstractPenalty
+
+    def __call__(self, enn: AbstractENN, params: PyTree, z: Shaped[Array, "..."]) -> Float[Array, ""]:
+        """Return the penalty of the wrapped ENN."""
+        return self.penalty(enn.enn if isinstance(enn, InPrecision) else enn, params, z)
+
+
+def _in_precision(enn: AbstractENN, loss: AbstractLoss, dtype: Any) -> tuple[AbstractENN, AbstractLoss]:
+    """Return the ENN that computes in `dtype`, with a loss for it; or both unchanged if `dtype` is None."""
+    if dtype is None:
+        return enn, loss
+    return InPrecision(enn, dtype), eqx.tree_at(lambda node: node.penalty, loss, replace_fn=_InnerPenalty)
 
 
 def _held_out(
@@ -63,12 +105,6 @@ def _held_out(
             "accuracy": jnp.where(is_class, correct, jnp.nan),
         }
     return metrics
-
-
-def _indices(enn: AbstractENN, num_samples: int, key: PRNGKeyArray) -> Shaped[Array, "samples ..."]:
-    """Return index samples."""
-    (index_key,) = named_keys(key, "index")
-    return enn.index.sample_many(num_samples, key=index_key)
 
 
 def _outputs(
@@ -104,39 +140,70 @@ def _run_stateful(
 
 
 class EpistemicObjective(AbstractObjective):
-    """The loss of an ENN, averaged over a batch and index samples (Algorithm 1); there is no model state."""
+    """The objective of Algorithm 1: the loss of an ENN, averaged over a batch and index samples. No model state.
+
+    A network is trained as the ENN that ignores its index.
+    """
 
     loss: AbstractLoss
-    num_index_samples: int = eqx.field(static=True)
+    num_index_samples: int | None = eqx.field(static=True)
     compute_dtype: Any = eqx.field(static=True)
+    mask: PyTree[bool] | None
 
-    def __init__(self, loss: AbstractLoss, *, num_index_samples: int, compute_dtype: Any = None):
+    def __init__(
+        self,
+        loss: AbstractLoss,
+        *,
+        num_index_samples: int | None = None,
+        compute_dtype: Any = None,
+        mask: PyTree[bool] | None = None,
+    ):
         """Initialize the objective.
 
         Args:
             loss: the loss.
-            num_index_samples: index samples per step.
+            num_index_samples: index samples per step; by default the size of the index, at most the testbed's 8.
             compute_dtype: type that the ENN computes in, such as `jnp.bfloat16`; None for that of its parameters.
+            mask: selects the parameters that the penalty sees; by default `trainable_mask` of the model.
         """
-        check_positive("num_index_samples", num_index_samples)
+        if num_index_samples is not None:
+            check_positive("num_index_samples", num_index_samples)
         self.loss = loss
         self.num_index_samples = num_index_samples
-        self.compute_dtype = check_dtype("compute_dtype", compute_dtype)
+        self.compute_dtype = _check_dtype("compute_dtype", compute_dtype)
+        self.mask = mask
+
+    def num_samples(self, index: AbstractIndex) -> int:
+        """Return the number of index samples per step."""
+        return min(index.size, _MAX_INDEX_SAMPLES) if self.num_index_samples is None else self.num_index_samples
+
+    def _indices(self, model: PyTree, key: PRNGKeyArray) -> Shaped[Array, "samples ..."]:
+        """Return the index samples that a key stands for."""
+        index = network_as_enn(model).index
+        return index.sample_many(self.num_samples(index), key=key)
 
     def __call__(
         self, model: PyTree, model_state: PyTree, batch: Batch, *, key: PRNGKeyArray
     ) -> tuple[Float[Array, ""], tuple[PyTree, Metrics]]:
         """Return the mean loss, with the model state as it was."""
-        zs = _indices(model, self.num_index_samples, key)
-        enn, loss = in_precision(model, self.loss, self.compute_dtype)
-        params = eqx.filter(model, trainable_mask(model))
-        return mean_loss(loss, enn, zs, batch, params=params), (model_state, {})
+        return self.at(self._indices(model, key))(model, model_state, batch, key=key)
+
+    def at(self, zs: Shaped[Array, "samples ..."]) -> Objective:
+        """Return the objective at given indices, which ignores its key: for loops that draw many steps at once."""
+
+        def objective(
+            model: PyTree, model_state: PyTree, batch: Batch, *, key: PRNGKeyArray
+        ) -> tuple[Float[Array, ""], tuple[PyTree, Metrics]]:
+            params = eqx.filter(model, trainable_mask(model) if self.mask is None else self.mask)
+            enn, loss = _in_precision(network_as_enn(model), self.loss, self.compute_dtype)
+            return mean_loss(loss, enn, zs, batch, params=params), (model_state, {})
+
+        return objective
 
     def evaluate(self, model: PyTree, model_state: PyTree, batch: Batch, *, key: PRNGKeyArray) -> Metrics:
         """Return metrics of held-out examples, all at the same indices."""
-        zs = _indices(model, self.num_index_samples, key)
-        enn, _ = in_precision(model, self.loss, self.compute_dtype)
-        return _held_out(self.loss, _outputs(enn, batch.x, zs), batch.y)
+        enn, _ = _in_precision(network_as_enn(model), self.loss, self.compute_dtype)
+        return _held_out(self.loss, _outputs(enn, batch.x, self._indices(model, key)), batch.y)
 
 
 class StatefulObjective(AbstractObjective):
@@ -151,7 +218,7 @@ class StatefulObjective(AbstractObjective):
     def __init__(self, loss: AbstractLoss, *, compute_dtype: Any = None):
         """Initialize with the loss, and the type that the network computes in (None for that of its parameters)."""
         self.loss = loss
-        self.compute_dtype = check_dtype("compute_dtype", compute_dtype)
+        self.compute_dtype = _check_dtype("compute_dtype", compute_dtype)
 
     def _run(
         self, model: PyTree, model_state: PyTree, batch: Batch, key: PRNGKeyArray
@@ -203,7 +270,7 @@ class TrunkObjective(AbstractObjective):
         check_positive("num_index_samples", num_index_samples)
         self.loss = loss
         self.num_index_samples = num_index_samples
-        self.compute_dtype = check_dtype("compute_dtype", compute_dtype)
+        self.compute_dtype = _check_dtype("compute_dtype", compute_dtype)
 
     def _run(self, trunk: PyTree, model_state: PyTree, batch: Batch, key: PRNGKeyArray) -> tuple[Batch, PyTree]:
         """Return a batch of features, and the new state."""
@@ -223,8 +290,8 @@ class TrunkObjective(AbstractObjective):
         """Return the mean loss and the new statistics of the trunk."""
         trunk, enn = model
         features, new_state = self._run(trunk, model_state, batch, key)
-        zs = _indices(enn, self.num_index_samples, key)
-        wrapped, loss = in_precision(enn, self.loss, self.compute_dtype)
+        zs = enn.index.sample_many(self.num_index_samples, key=key)
+        wrapped, loss = _in_precision(enn, self.loss, self.compute_dtype)
         params = eqx.filter(model, trainable_mask(model))
         return mean_loss(loss, wrapped, zs, features, params=params), (new_state, {})
 
@@ -232,6 +299,6 @@ class TrunkObjective(AbstractObjective):
         """Return metrics of held-out examples, by the running statistics."""
         trunk, enn = eqx.nn.inference_mode(model)
         features, _ = self._run(trunk, model_state, batch, key)
-        zs = _indices(enn, self.num_index_samples, key)
-        wrapped, _ = in_precision(enn, self.loss, self.compute_dtype)
+        zs = enn.index.sample_many(self.num_index_samples, key=key)
+        wrapped, _ = _in_precision(enn, self.loss, self.compute_dtype)
         return _held_out(self.loss, _outputs(wrapped, features.x, zs), batch.y)

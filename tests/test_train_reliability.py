@@ -10,15 +10,15 @@ import sys
 import jax
 import numpy as np
 import pytest
-from _scale_worker import read_losses, read_metrics, run
+from _train_worker import read_losses, read_metrics, run
 
 pytest.importorskip("orbax.checkpoint")
 
-from epinet_eqx import scale
+from epinet_eqx import training
 
 pytestmark = pytest.mark.once
 
-WORKER = str(pathlib.Path(__file__).parent / "_scale_worker.py")
+WORKER = str(pathlib.Path(__file__).parent / "_train_worker.py")
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +70,8 @@ def test_processes_and_devices_give_the_same_training(tmp_path, cache):
     joined = [start(cache, "process", tmp_path / "joined", *flags, f"--process-id={n}") for n in range(2)]
     # Meanwhile, in this process.
     options = {"shard_parameters": True, "checkpoint_every": 3, "eval_every": 4, "log_every": 2}
-    run(tmp_path / "four", 8, mesh=scale.data_mesh(), **options)
-    run(tmp_path / "one", 8, mesh=scale.data_mesh(jax.devices()[:1]), **options)
+    run(tmp_path / "four", 8, mesh=training.data_mesh(), **options)
+    run(tmp_path / "one", 8, mesh=training.data_mesh(jax.devices()[:1]), **options)
     four, one = read_metrics(tmp_path / "four"), read_metrics(tmp_path / "one")
     # Only the second process was asked to stop, in the third step; both did so after the fourth, where they meet.
     for found in map(answer, joined):
@@ -81,7 +81,7 @@ def test_processes_and_devices_give_the_same_training(tmp_path, cache):
     stopped = read_metrics(tmp_path / "joined")
     assert [record["step"] for record in stopped] == [2, 4, 4]
     # A single process with four devices goes on where two with two devices each have stopped.
-    run(tmp_path / "joined", 8, mesh=scale.data_mesh(), **options)
+    run(tmp_path / "joined", 8, mesh=training.data_mesh(), **options)
     resumed = read_metrics(tmp_path / "joined")
     assert resumed[:3] == stopped
     for records in (resumed, one):
@@ -109,7 +109,7 @@ def test_full_disk_leaves_the_last_checkpoint_whole(tmp_path, place, monkeypatch
             if step != 3:
                 return
             if place == "arrays":
-                patch.setattr(scale.Checkpoints, "_write_arrays", no_space)
+                patch.setattr(training.Checkpoints, "_write_arrays", no_space)
             elif place == "summary":
                 patch.setattr(pathlib.Path, "write_text", no_space)
             elif place == "name":
@@ -119,7 +119,9 @@ def test_full_disk_leaves_the_last_checkpoint_whole(tmp_path, place, monkeypatch
                 resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
 
         try:
-            with pytest.raises(scale.CheckpointError, match="The checkpoint of step 4 could not be written") as caught:
+            with pytest.raises(
+                training.CheckpointError, match="The checkpoint of step 4 could not be written"
+            ) as caught:
                 run(tmp_path, 6, watch=fill, checkpoint_every=2)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)

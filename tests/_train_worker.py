@@ -1,7 +1,7 @@
 """Programs that train a small network, to be killed, signaled, or joined with others.
 
-    python _scale_worker.py kill FOLDER NUM_KILLS SEED     train, and be killed so many times
-    python _scale_worker.py process FOLDER --coordinator=HOST:PORT --num-processes=2 --process-id=0
+    python _train_worker.py kill FOLDER NUM_KILLS SEED     train, and be killed so many times
+    python _train_worker.py process FOLDER --coordinator=HOST:PORT --num-processes=2 --process-id=0
 
 Tests of the package import this file too, so it imports the package inside of functions.
 """
@@ -42,35 +42,37 @@ def run(folder, num_steps, *, mesh=None, shard_parameters=False, watch=lambda st
     import jax.random as jr
     import numpy as np
     import optax
-    from scale_toys import toy_arrays, toy_network
+    from train_toys import toy_arrays, toy_network
 
-    from epinet_eqx import scale
+    from epinet_eqx import training
     from epinet_eqx.losses import Batch, CrossEntropy
 
     folder = pathlib.Path(folder)
     model_key, train_key, data_key = jr.split(jr.key(11), 3)
     network, statistics = toy_network(width=1024 if shard_parameters else 8, dropout=0.2, key=model_key)
-    optimizer = optax.sgd(scale.cosine_schedule(0.1, 40, warmup_steps=3), momentum=0.9)
-    state = scale.init_scale_state(network, optimizer, model_state=statistics, ema=True, key=train_key)
+    optimizer = optax.sgd(optax.warmup_cosine_decay_schedule(0.025, 0.1, 3, 40), momentum=0.9)
+    state = training.init_state(network, optimizer, model_state=statistics, ema=True, key=train_key)
     x, y = toy_arrays(NUM_EXAMPLES)
-    data = scale.MemoryIterator(Batch(x, y, np.arange(NUM_EXAMPLES, dtype=np.int32)), BATCH_SIZE, key=data_key)
-    checkpoints = scale.Checkpoints(folder / "checkpoints", keep_last=2, metric="log_loss")
+    data = training.MemoryIterator(
+        Batch(x, y, np.arange(NUM_EXAMPLES, dtype=np.int32)), training.EpochBatches(BATCH_SIZE), key=data_key
+    )
+    checkpoints = training.Checkpoints(folder / "checkpoints", keep_last=2, metric="log_loss")
     if check:
         for step in checkpoints.steps():
             assert int(checkpoints.restore(state, data, step=step).step) == step
         data.set_state({"step": 0})
-    return scale.train(
+    return training.train(
         state,
         Watched(data, watch),
-        scale.StatefulObjective(CrossEntropy(l2=1e-3)),
+        training.StatefulObjective(CrossEntropy(l2=1e-3)),
         optimizer=optimizer,
         num_steps=num_steps,
         mesh=mesh,
         shard_parameters=shard_parameters,
         ema_decay=0.9,
-        evaluation=lambda: held_out(x, y),
+        validation=lambda: held_out(x, y),
         checkpoints=checkpoints,
-        callbacks=[scale.JsonlMetrics(folder / "metrics.jsonl")],
+        callbacks=[training.JsonlMetrics(folder / "metrics.jsonl")],
         progress=False,
         **options,
     )
@@ -90,7 +92,7 @@ def read_metrics(folder):
     """Return the lines of metrics, without what depends on the machine."""
     lines = (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
-    return [{name: value for name, value in record.items() if name != "images_per_second"} for record in records]
+    return [{name: value for name, value in record.items() if name != "examples_per_second"} for record in records]
 
 
 def read_losses(folder):
@@ -159,7 +161,7 @@ def kill_again_and_again(folder, num_kills, seed):
     import optax  # noqa: F401
     import orbax.checkpoint  # noqa: F401
 
-    import epinet_eqx.scale  # noqa: F401
+    import epinet_eqx.training  # noqa: F401
 
     jax.config.update("jax_platforms", "cpu")
     rng = random.Random(seed)
@@ -203,9 +205,9 @@ def join(folder, flags):
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", 2)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    from epinet_eqx import scale
+    from epinet_eqx import training
 
-    scale.initialize_from(flags)
+    training.initialize_from(flags)
 
     def watch(step):
         if step == 2 and jax.process_index() == 1:
@@ -213,7 +215,7 @@ def join(folder, flags):
 
     try:
         run(folder, 8, watch=watch, shard_parameters=True, checkpoint_every=3, eval_every=4, log_every=2)
-    except scale.TrainingPreempted as stopped:
+    except training.TrainingInterrupted as stopped:
         print(json.dumps({"message": str(stopped), "step": stopped.step, "devices": jax.device_count()}))
 
 
@@ -223,7 +225,7 @@ def main():
     if sys.argv[1] == "kill":
         kill_again_and_again(folder, int(sys.argv[3]), int(sys.argv[4]))
         return
-    from epinet_eqx.scale import add_flags
+    from epinet_eqx.training import add_flags
 
     parser = argparse.ArgumentParser()
     add_flags(parser)

@@ -1,4 +1,4 @@
-"""The loop of training at scale: evaluation, checkpoints, early ends."""
+"""`train`: validation, checkpoints, early ends."""
 
 import json
 import os
@@ -13,15 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from _scale_worker import read_losses, read_metrics, run
-from scale_toys import toy_arrays, toy_network
+from _train_worker import read_losses, read_metrics, run
+from train_toys import toy_arrays, toy_network
 
 pytest.importorskip("orbax.checkpoint")
 
-from epinet_eqx import scale
+from epinet_eqx import training
 from epinet_eqx._files import seal
 from epinet_eqx.data import ArrayDataset, Loader
 from epinet_eqx.losses import Batch, CrossEntropy
+from epinet_eqx.training import EpochBatches
 
 pytestmark = pytest.mark.once
 
@@ -30,11 +31,15 @@ OPTIMIZER = optax.sgd(0.1)
 
 def make_state(key):
     network, statistics = toy_network(key=key())
-    return scale.init_scale_state(network, OPTIMIZER, model_state=statistics, key=key())
+    return training.init_state(network, OPTIMIZER, model_state=statistics, key=key())
 
 
 def make_data(key, batch_size=8):
-    return scale.MemoryIterator(Batch.of(*toy_arrays()), batch_size, key=key())
+    return training.MemoryIterator(Batch.of(*toy_arrays()), EpochBatches(batch_size), key=key())
+
+
+def last_scores(result):
+    return {name: float(values[-1]) for name, values in result.history.validation.items()}
 
 
 def assert_same_bits(one, other):
@@ -52,7 +57,7 @@ def test_stopped_training_goes_on_as_if_it_had_not_stopped(tmp_path, name):
             os.kill(os.getpid(), getattr(signal, name))
 
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
-    with pytest.raises(scale.TrainingPreempted, match=f"{name} stopped training after step 3 of 6") as caught:
+    with pytest.raises(training.TrainingInterrupted, match=f"{name} stopped training after step 3 of 6") as caught:
         run(tmp_path / "cut", 6, watch=stop, log_every=1)
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
     assert caught.value.path == tmp_path / "cut" / "checkpoints" / "000000003"
@@ -61,12 +66,12 @@ def test_stopped_training_goes_on_as_if_it_had_not_stopped(tmp_path, name):
     resumed = run(tmp_path / "cut", 6, checkpoint_every=2, log_every=1)
     assert_same_bits(resumed.state, whole.state)
     assert read_metrics(tmp_path / "cut") == read_metrics(tmp_path / "whole")
-    assert resumed.validation == whole.validation
+    assert last_scores(resumed) == last_scores(whole)
     assert len(read_losses(tmp_path / "cut")) == 6
     # A training that has ended is returned as it is.
     again = run(tmp_path / "cut", 6)
     assert_same_bits(again.state, whole.state)
-    assert again.validation == pytest.approx(whole.validation)
+    assert last_scores(again) == pytest.approx(last_scores(whole))
 
 
 def grain_stream():
@@ -89,10 +94,12 @@ def test_pipelines_go_on_where_they_were(tmp_path, make_stream, getkey):
     key = getkey()
 
     def go(folder, num_steps):
-        state = scale.init_scale_state(network, OPTIMIZER, model_state=statistics, key=key)
-        objective = scale.StatefulObjective(CrossEntropy())
-        options = {"checkpoints": scale.Checkpoints(tmp_path / folder), "progress": False}
-        return scale.train(state, make_stream(), objective, optimizer=OPTIMIZER, num_steps=num_steps, **options).state
+        state = training.init_state(network, OPTIMIZER, model_state=statistics, key=key)
+        objective = training.StatefulObjective(CrossEntropy())
+        options = {"checkpoints": training.Checkpoints(tmp_path / folder), "progress": False}
+        return training.train(
+            state, make_stream(), objective, optimizer=OPTIMIZER, num_steps=num_steps, **options
+        ).state
 
     whole = go("whole", 5)
     go("cut", 2)
@@ -100,13 +107,13 @@ def test_pipelines_go_on_where_they_were(tmp_path, make_stream, getkey):
 
 
 def test_latest_and_best_checkpoints_stay(tmp_path, getkey):
-    checkpoints = scale.Checkpoints(tmp_path, keep_last=2, keep_best=1, metric="accuracy", mode="max")
+    checkpoints = training.Checkpoints(tmp_path, keep_last=2, keep_best=1, metric="accuracy", mode="max")
     state = make_state(getkey)
     assert checkpoints.latest_step() is None
     assert checkpoints.best_step() is None
     for step, metrics in enumerate(({"accuracy": 0.1}, {"accuracy": 0.9}, None, {"accuracy": float("nan")}, None)):
         now = eqx.tree_at(lambda state: state.step, state, np.array(step, dtype=np.int32))
-        checkpoints.save(scale.place(now, scale.data_mesh()), make_data(getkey), metrics=metrics)
+        checkpoints.save(training.place(now, training.data_mesh()), make_data(getkey), metrics=metrics)
     assert checkpoints.steps() == [1, 3, 4]
     assert checkpoints.best_step() == 1
     assert checkpoints.metrics(1) == {"accuracy": 0.9}
@@ -117,25 +124,25 @@ def test_latest_and_best_checkpoints_stay(tmp_path, getkey):
     assert_same_bits(restored.model, state.model)
     np.testing.assert_array_equal(jax.random.key_data(restored.key), jax.random.key_data(state.key))
     # The same step again takes the place of the old one.
-    checkpoints.save(scale.place(restored, scale.data_mesh()), metrics={"accuracy": 0.0})
+    checkpoints.save(training.place(restored, training.data_mesh()), metrics={"accuracy": 0.0})
     assert checkpoints.metrics(1) == {"accuracy": 0.0}
 
 
 def test_checkpoints_of_empty_arrays(tmp_path, getkey):
     # A network whose output is empty, as `headless` makes it, and something to train.
     model = {"empty": jnp.zeros((0, 3)), "full": jnp.arange(3.0)}
-    state = scale.place(scale.init_scale_state(model, OPTIMIZER, key=getkey()), scale.data_mesh())
-    checkpoints = scale.Checkpoints(tmp_path)
+    state = training.place(training.init_state(model, OPTIMIZER, key=getkey()), training.data_mesh())
+    checkpoints = training.Checkpoints(tmp_path)
     checkpoints.save(state)
     assert_same_bits(checkpoints.restore(state).model, state.model)
 
 
 def test_checkpoints_that_do_not_fit(tmp_path, getkey, as_user):
-    checkpoints = scale.Checkpoints(tmp_path)
-    state, mesh = make_state(getkey), scale.data_mesh()
-    checkpoints.save(scale.place(state, mesh), make_data(getkey))
+    checkpoints = training.Checkpoints(tmp_path)
+    state, mesh = make_state(getkey), training.data_mesh()
+    checkpoints.save(training.place(state, mesh), make_data(getkey))
     wider, statistics = toy_network(width=9, key=getkey())
-    other = scale.init_scale_state(wider, OPTIMIZER, model_state=statistics, key=getkey())
+    other = training.init_state(wider, OPTIMIZER, model_state=statistics, key=getkey())
     with pytest.raises(ValueError, match=r"model\.first\.weight is float32\[8, 4\], not float32\[9, 4\]"):
         checkpoints.restore(other)
     with pytest.raises(ValueError, match=r"`step` must be one of \[0\] in .*; got 7"):
@@ -143,10 +150,10 @@ def test_checkpoints_that_do_not_fit(tmp_path, getkey, as_user):
     for path in tmp_path.rglob("*"):
         if path.is_file() and path.suffix != ".json":
             path.write_bytes(b"")
-    with pytest.raises(scale.CheckpointError, match="cannot be read"):
+    with pytest.raises(training.CheckpointError, match="cannot be read"):
         checkpoints.restore(state)
     (tmp_path / "000000000" / "checkpoint.json").write_text("{")
-    with pytest.raises(scale.CheckpointError, match="'.*000000000' cannot be read"):
+    with pytest.raises(training.CheckpointError, match="'.*000000000' cannot be read"):
         checkpoints.metrics(0)
 
 
@@ -158,32 +165,32 @@ def flip(path, position, bit):
 
 def test_flipped_bits_are_seen(tmp_path, getkey):
     state = make_state(getkey)
-    checkpoints = scale.Checkpoints(tmp_path)
+    checkpoints = training.Checkpoints(tmp_path)
     folder = checkpoints.save(state, make_data(getkey), metrics={"loss": 0.5})
     rng, files = np.random.default_rng(3), sorted(path for path in folder.rglob("*") if path.is_file())
     for number in range(120):
         path = files[number % len(files)]
         position, bit = int(rng.integers(path.stat().st_size)), int(rng.integers(8))
         flip(path, position, bit)
-        with pytest.raises((scale.CheckpointError, ValueError)), warnings.catch_warnings():
+        with pytest.raises((training.CheckpointError, ValueError)), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            scale.Checkpoints(tmp_path).restore(state)
-        with pytest.raises((scale.CheckpointError, ValueError)), warnings.catch_warnings():
+            training.Checkpoints(tmp_path).restore(state)
+        with pytest.raises((training.CheckpointError, ValueError)), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            scale.Checkpoints(tmp_path).restore(state, step=0)
+            training.Checkpoints(tmp_path).restore(state, step=0)
         flip(path, position, bit)
     assert_same_bits(checkpoints.restore(state), state)
 
 
 def test_checkpoints_of_older_versions_are_read(tmp_path, getkey):
     state = make_state(getkey)
-    path = scale.Checkpoints(tmp_path).save(state, make_data(getkey)) / "checkpoint.json"
+    path = training.Checkpoints(tmp_path).save(state, make_data(getkey)) / "checkpoint.json"
     new = ("checksum", "files", "identity")
     path.write_text(
         json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name not in new})
     )
     with pytest.warns(UserWarning, match="is of an older version and has no checksums"):
-        assert_same_bits(scale.Checkpoints(tmp_path).restore(state, make_data(getkey)), state)
+        assert_same_bits(training.Checkpoints(tmp_path).restore(state, make_data(getkey)), state)
 
 
 def test_what_is_not_whole_is_passed_over(tmp_path):
@@ -215,22 +222,22 @@ def test_what_is_not_whole_is_passed_over(tmp_path):
 def test_training_does_not_start_anew_over_damaged_checkpoints(tmp_path):
     run(tmp_path, 2)
     (tmp_path / "checkpoints" / "000000002" / "checkpoint.json").write_text("{")
-    lost = pytest.raises(scale.CheckpointError, match="no whole checkpoint .* Move what is there away")
+    lost = pytest.raises(training.CheckpointError, match="no whole checkpoint .* Move what is there away")
     with lost, pytest.warns(UserWarning, match="000000002' is passed over"):
         run(tmp_path, 4)
 
 
 def test_checkpoints_of_another_run_are_refused(tmp_path, getkey):
     state, data_key, batch = make_state(getkey), getkey(), Batch.of(*toy_arrays())
-    checkpoints = scale.Checkpoints(tmp_path)
-    checkpoints.save(state, scale.MemoryIterator(batch, 8, key=data_key))
+    checkpoints = training.Checkpoints(tmp_path)
+    checkpoints.save(state, training.MemoryIterator(batch, EpochBatches(8), key=data_key))
     other = eqx.tree_at(lambda state: state.key, state, getkey())
     changed = eqx.tree_at(lambda batch: batch.x, batch, batch.x + 1)
     for like, data, message in (
-        (other, scale.MemoryIterator(batch, 8, key=data_key), "got others: key was"),
-        (state, scale.MemoryIterator(batch, 4, key=data_key), "got others: batch_size was 8 and is 4"),
-        (state, scale.MemoryIterator(batch, 8, key=getkey()), "got others: order was"),
-        (state, scale.MemoryIterator(changed, 8, key=data_key), "got others: examples was"),
+        (other, training.MemoryIterator(batch, EpochBatches(8), key=data_key), "got others: key was"),
+        (state, training.MemoryIterator(batch, EpochBatches(4), key=data_key), "got others: batch_size was 8 and is 4"),
+        (state, training.MemoryIterator(batch, EpochBatches(8), key=getkey()), "got others: order was"),
+        (state, training.MemoryIterator(changed, EpochBatches(8), key=data_key), "got others: examples was"),
     ):
         with pytest.raises(ValueError, match=message):
             checkpoints.restore(like, data)
@@ -239,7 +246,7 @@ def test_checkpoints_of_another_run_are_refused(tmp_path, getkey):
 
 
 def test_positions_of_several_processes(tmp_path, getkey):
-    checkpoints = scale.Checkpoints(tmp_path)
+    checkpoints = training.Checkpoints(tmp_path)
     state, data = make_state(getkey), make_data(getkey)
     path = checkpoints.save(state, data) / "checkpoint.json"
     summary = json.loads(path.read_text())
@@ -255,20 +262,20 @@ def test_positions_of_several_processes(tmp_path, getkey):
 
 def test_evaluation_is_the_mean_over_examples(getkey):
     network, statistics = toy_network(key=getkey())
-    objective, key, mesh = scale.StatefulObjective(CrossEntropy()), getkey(), scale.data_mesh()
+    objective, key, mesh = training.StatefulObjective(CrossEntropy()), getkey(), training.data_mesh()
     batch = Batch.of(*toy_arrays(23))
     expected = eqx.filter_jit(objective.evaluate)(network, statistics, batch, key=key)
     parts = [jax.tree.map(lambda leaf, s=s: leaf[s : s + 10], batch) for s in (0, 10, 20)]
-    evaluate = scale.make_evaluation(objective.evaluate, lambda: parts, mesh, key=key)
-    found = evaluate(*scale.place((network, statistics), mesh))
+    evaluate = training.make_evaluation(objective.evaluate, lambda: parts, mesh, key=key)
+    found = evaluate(*training.place((network, statistics), mesh))
     assert found == pytest.approx({name: float(np.mean(value)) for name, value in expected.items()}, abs=1e-6)
-    with pytest.raises(ValueError, match="`evaluation` must yield its largest batch first; got 10 examples after"):
-        scale.make_evaluation(objective.evaluate, lambda: parts[::-1], mesh, key=key)(network, statistics)
-    with pytest.raises(ValueError, match="`evaluation` must yield at least one batch; got none"):
-        scale.make_evaluation(objective.evaluate, lambda: (), mesh, key=key)(network, statistics)
+    with pytest.raises(ValueError, match="`validation` must yield its largest batch first; got 10 examples after"):
+        training.make_evaluation(objective.evaluate, lambda: parts[::-1], mesh, key=key)(network, statistics)
+    with pytest.raises(ValueError, match="`validation` must yield at least one batch; got none"):
+        training.make_evaluation(objective.evaluate, lambda: (), mesh, key=key)(network, statistics)
 
 
-class Recorder(scale.AbstractCallback):
+class Recorder(training.AbstractCallback):
     def __init__(self):
         self.heard = []
 
@@ -283,24 +290,24 @@ class Recorder(scale.AbstractCallback):
 
 
 def train(key, data, **options):
-    objective = scale.StatefulObjective(CrossEntropy())
-    return scale.train(make_state(key), data, objective, optimizer=OPTIMIZER, **options)
+    objective = training.StatefulObjective(CrossEntropy())
+    return training.train(make_state(key), data, objective, optimizer=OPTIMIZER, **options)
 
 
 def test_early_ends_close_callbacks_and_keep_the_state(getkey):
     batches = [next(make_data(getkey)) for _ in range(5)]
     recorder = Recorder()
-    with pytest.raises(scale.DataEndedError, match="`data` must have batches for 9 steps; they ended after 5") as ended:
+    with pytest.raises(training.DataExhaustedError, match="`data` must yield at least 9 batches, .* got 5") as ended:
         train(getkey, iter(batches), num_steps=9, log_every=2, callbacks=[recorder], progress=False)
     assert int(ended.value.state.step) == 5
-    names = {"loss", "gradient_norm", "accuracy", "images_per_second"}
+    names = {"loss", "gradient_norm", "accuracy", "examples_per_second"}
     assert recorder.heard[0] == ("start", 0)
     assert [entry[0] for entry in recorder.heard[1:-1]] == [2, 4]
     assert recorder.heard[-2] == (4, names)
     assert recorder.heard[-1] == "close"
     batches[2]["x"] = np.full_like(batches[2]["x"], np.nan)
     recorder = Recorder()
-    with pytest.raises(scale.DivergedError, match="At step 2 the loss.*the loss was nan") as diverged:
+    with pytest.raises(training.NonFiniteLossError, match="At step 2 the loss.*the loss was nan") as diverged:
         train(getkey, iter(batches), num_steps=5, callbacks=[recorder], progress=False)
     assert diverged.value.step == 2
     assert recorder.heard[-1] == "close"
@@ -315,7 +322,7 @@ def test_every_batch_is_checked(held_out, getkey):
 
     def refused(message, bad, i=numbers, kind=ValueError):
         good, other = {"x": x, "y": y, "i": numbers}, {"x": x, "y": bad, "i": i}
-        options = {"evaluation": lambda: iter([good, other]), "eval_every": 1} if held_out else {}
+        options = {"validation": lambda: iter([good, other]), "eval_every": 1} if held_out else {}
         with pytest.raises(kind, match=message):
             train(getkey, iter([good, good, good if held_out else other]), num_steps=3, progress=False, **options)
 
@@ -329,16 +336,18 @@ def test_every_batch_is_checked(held_out, getkey):
     refused("`i` must hold the integer number of each example; got float64", y, numbers + 0.5)
     for shift, found in ((1, "from 1 to 3"), (-1, "from -1 to 1")):
         if held_out:
-            refused(f"`evaluation` must yield labels that are classes of the model; .* are {found}", y + shift)
+            refused(f"`validation` must yield labels that are classes of the model; .* are {found}", y + shift)
         else:
-            refused("At step 2 .* the loss was nan.*a label that is no class", y + shift, kind=scale.DivergedError)
+            refused(
+                "At step 2 .* the loss was nan.*a label that is no class", y + shift, kind=training.NonFiniteLossError
+            )
 
 
 @pytest.mark.usefixtures("as_user")
 def test_held_out_labels_of_a_small_type(getkey):
     network, statistics = toy_network(num_classes=300, key=getkey())
     x, y = toy_arrays(8)
-    evaluate = eqx.filter_jit(scale.StatefulObjective(CrossEntropy()).evaluate)
+    evaluate = eqx.filter_jit(training.StatefulObjective(CrossEntropy()).evaluate)
     key = getkey()
     expected = evaluate(network, statistics, Batch.of(x, y), key=key)
     found = evaluate(network, statistics, Batch.of(x, y.astype(np.uint8)), key=key)
@@ -347,29 +356,29 @@ def test_held_out_labels_of_a_small_type(getkey):
     assert set(found) == {"loss", "log_loss", "accuracy"}
 
 
-def test_bar_counts_images(getkey, capsys):
+def test_bar_counts_steps(getkey, capsys):
     result = train(getkey, make_data(getkey), num_steps=3, log_every=1)
     shown = capsys.readouterr().err
-    assert "24.0/24.0" in shown
-    assert "images/s" in shown
+    assert "3/3" in shown
+    assert "step/s" in shown
     assert "loss" in shown
-    assert (result.validation, result.best_step) == ({}, None)
+    assert result.history.validation == {} and result.history.best_step is None
 
 
 def test_bad_options(tmp_path, getkey, as_user):
-    with pytest.raises(ValueError, match="`eval_every` must be left out without `evaluation`; got 3"):
+    with pytest.raises(ValueError, match="`eval_every` must be left out without `validation`; got 3"):
         train(getkey, make_data(getkey), num_steps=3, eval_every=3)
     with pytest.raises(ValueError, match="`checkpoint_every` must be left out without `checkpoints`; got 3"):
         train(getkey, make_data(getkey), num_steps=3, checkpoint_every=3)
     with pytest.raises(ValueError, match="`num_steps` must be a positive integer; got 0"):
         train(getkey, make_data(getkey), num_steps=0)
     with pytest.raises(ValueError, match="`data` must have `get_state` and `set_state` for checkpoints; got list_iter"):
-        train(getkey, iter([]), num_steps=3, checkpoints=scale.Checkpoints(tmp_path))
+        train(getkey, iter([]), num_steps=3, checkpoints=training.Checkpoints(tmp_path))
     with pytest.raises(ValueError, match="`mode` must be 'min' or 'max'; got 'best'"):
-        scale.Checkpoints(tmp_path, mode="best")
+        training.Checkpoints(tmp_path, mode="best")
 
 
 def test_missing_orbax_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "orbax.checkpoint", None)
     with pytest.raises(ImportError, match=r"install `epinet_eqx\[train\]`"):
-        scale.Checkpoints(tmp_path)
+        training.Checkpoints(tmp_path)
