@@ -211,8 +211,8 @@ def test_what_is_not_whole_is_passed_over(tmp_path):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         resumed = run(tmp_path / "cut", 6, checkpoint_every=2)
-    said = [str(warning.message) for warning in caught if "is passed over" in str(warning.message)]
-    assert [sum(f"{name}' is passed" in text for text in said) for name in ("2", "99", "77", "5")] == [1, 1, 1, 1]
+    said = [str(warning.message) for warning in caught if "is skipped" in str(warning.message)]
+    assert [sum(f"{name}' is skipped" in text for text in said) for name in ("2", "99", "77", "5")] == [1, 1, 1, 1]
     assert len(said) == 4
     assert_same_bits(resumed.state, whole.state)
     assert not list(folder.glob(".*"))
@@ -222,8 +222,8 @@ def test_what_is_not_whole_is_passed_over(tmp_path):
 def test_training_does_not_start_anew_over_damaged_checkpoints(tmp_path):
     run(tmp_path, 2)
     (tmp_path / "checkpoints" / "000000002" / "checkpoint.json").write_text("{")
-    lost = pytest.raises(training.CheckpointError, match="no whole checkpoint .* Move what is there away")
-    with lost, pytest.warns(UserWarning, match="000000002' is passed over"):
+    lost = pytest.raises(training.CheckpointError, match="no intact checkpoint .* Move its content away")
+    with lost, pytest.warns(UserWarning, match="000000002' is skipped"):
         run(tmp_path, 4)
 
 
@@ -380,5 +380,5 @@ def test_bad_options(tmp_path, getkey, as_user):
 
 def test_missing_orbax_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "orbax.checkpoint", None)
-    with pytest.raises(ImportError, match=r"install `epinet_eqx\[train\]`"):
+    with pytest.raises(ImportError, match=r"`orbax` is needed here; .*epinet_eqx\[train\]"):
         training.Checkpoints(tmp_path)

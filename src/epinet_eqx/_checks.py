@@ -74,6 +74,13 @@ def require(x: PyTree, failed: Array | bool, message: str) -> PyTree:
     return x
 
 
+def _on_host(leaf: Shaped[Array, "..."]) -> Any:
+    """Return an array that is in the memory of the CPU as a NumPy array, which needs no compiled programs."""
+    if is_traced(leaf) or any(device.platform != "cpu" for device in leaf.devices()) or not leaf.is_fully_addressable:
+        return leaf
+    return np.asarray(leaf)
+
+
 # One small program each, instead of one for each operation.
 @jax.jit
 def _count_nonfinite(leaf: Shaped[Array, "..."]) -> Int[Array, ""]:
@@ -89,7 +96,8 @@ def check_finite(name: str, tree: PyTree) -> PyTree:
     """Return `tree`, whose floating-point arrays must hold neither NaN nor infinity."""
     floats = [leaf for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array(leaf)]
     for leaf in floats:
-        count = _count_nonfinite(leaf)
+        host = _on_host(leaf)
+        count = np.sum(~np.isfinite(host)) if isinstance(host, np.ndarray) else _count_nonfinite(leaf)
         if not is_traced(count):
             count = int(count)
         found = "" if is_traced(count) else f"; got {count} non-finite of {leaf.size} values"
@@ -101,7 +109,8 @@ def check_labels(name: str, y: Int[Array, "..."], num_classes: int) -> Int[Array
     """Return `y`, whose entries must be classes `0..num_classes - 1`."""
     if y.size == 0:
         raise ValueError(f"`{name}` must not be empty; got shape {y.shape}.")
-    low, high = _extremes(y)
+    host = _on_host(y)
+    low, high = (host.min(), host.max()) if isinstance(host, np.ndarray) else _extremes(y)
     if not is_traced(low):
         low, high = int(low), int(high)
     failed = (low < 0) | (high >= num_classes)

@@ -8,7 +8,6 @@ from ._callbacks import AbstractCallback as AbstractCallback
 from ._callbacks import JsonlMetrics as JsonlMetrics
 from ._callbacks import TensorBoard as TensorBoard
 from ._callbacks import WeightsAndBiases as WeightsAndBiases
-from ._checkpoints import CheckpointError as CheckpointError
 from ._checkpoints import Checkpoints as Checkpoints
 from ._evaluate import make_evaluation as make_evaluation
 from ._fit import fit as fit
@@ -36,5 +35,6 @@ from ._step import loop_steps as loop_steps
 from ._step import make_train_step as make_train_step
 from ._step import train_step as train_step
 from ._step import train_steps as train_steps
+from ._stored import CheckpointError as CheckpointError
 from ._streams import DataIterator as DataIterator
 from ._streams import MemoryIterator as MemoryIterator

@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from .._checks import num_examples
+from .._compile import jit_for_one_run
 from .._keys import named_keys
 from ..data import Loader
 from ..indices import AbstractIndex
@@ -47,7 +48,7 @@ def check_intervals(num_steps: int | None, eval_every: int | None, validation: A
     return eval_every
 
 
-@eqx.filter_jit
+@jit_for_one_run
 def _draw(index: AbstractIndex, start: Int[Array, ""], key: PRNGKeyArray, options: tuple[Any, ...]) -> Draws:
     """Draw the indices and examples of a block of steps."""
     return draw_steps(index, start, None, key=key, **dict(options))

@@ -12,6 +12,7 @@ import optax
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
 from .._checks import check_finite, check_positive, check_scalar, num_examples
+from .._compile import jit_for_one_run
 from .._enn import AbstractENN, num_outputs
 from .._keys import named_keys
 from ..bayes import Deterministic, Ensemble
@@ -39,7 +40,7 @@ def _in_axes(axis: int | None) -> Any:
     return None if axis is None else _STACKED
 
 
-@eqx.filter_jit
+@jit_for_one_run
 def _draw_many(
     indices: AbstractIndex,
     starts: Int[Array, " members"],
