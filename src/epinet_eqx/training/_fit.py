@@ -20,7 +20,7 @@ from ..losses import AbstractLoss, Batch, mean_data_loss
 from ._batches import AbstractBatches, UniformBatches
 from ._callbacks import AbstractCallback
 from ._checkpoints import Checkpoints
-from ._driver import Advance, Block, Evaluate, Saving, Schedule, drive
+from ._driver import Advance, Block, Saving, Schedule, drive
 from ._evaluate import make_evaluation
 from ._mesh import as_parts, global_batch, place
 from ._objectives import AbstractObjective, EpistemicObjective, network_as_enn
@@ -150,63 +150,31 @@ def _own_copy(tree: PyTree) -> PyTree:
 def _train_on_stream(
     state: TrainState,
     stream: Iterator[Any] | DataIterator,
-    objective: Any,
+    step: Callable[..., Any],
+    schedule: Schedule,
     *,
-    optimizer: optax.GradientTransformation,
-    num_steps: int | None,
-    evaluate: Evaluate | None,
-    eval_every: int | None,
-    keep_best: bool = False,
-    check: Callable[[Batch], None] | None = None,
     mesh: Mesh | None,
     shard_parameters: bool = False,
-    microbatches: int = 1,
-    ema_decay: float | None = None,
+    check: Callable[[Batch], None] | None = None,
     checkpoints: Checkpoints | None,
-    checkpoint_every: int | None,
     allow_changes: bool = False,
-    callbacks: Sequence[AbstractCallback],
-    log_every: int,
-    progress: bool,
+    **driving: Any,
 ) -> FitResult:
     """Train on a stream of batches, from the latest checkpoint on if there is one."""
-    if checkpoint_every is not None and checkpoints is None:
-        raise ValueError(f"`checkpoint_every` must be left out without `checkpoints`; got {checkpoint_every}.")
-    schedule = Schedule(
-        num_steps=num_steps,
-        block_size=log_every,
-        eval_every=eval_every,
-        checkpoint_every=checkpoint_every,
-        log_every=log_every,
-    )
+    if schedule.checkpoint_every is not None and checkpoints is None:
+        raise ValueError(f"`checkpoint_every` must be left out without `checkpoints`; got {schedule.checkpoint_every}.")
     start, saving = np.asarray(state.step), None
-    step = make_train_step(
-        objective,
-        optimizer,
-        mesh=mesh,
-        shard_parameters=shard_parameters,
-        microbatches=microbatches,
-        ema_decay=ema_decay,
-    )
-    if checkpoints is not None and not isinstance(stream, DataIterator):
-        raise ValueError(f"`data` must have `get_state` and `set_state` for checkpoints; got {type(stream).__name__}.")
     state = _own_copy(state)
     if mesh is not None:
         state = place(state, mesh, shard_parameters=shard_parameters)
-    if checkpoints is not None and isinstance(stream, DataIterator):
+    if checkpoints is not None:
+        if not isinstance(stream, DataIterator):
+            found = type(stream).__name__
+            raise ValueError(f"`data` must have `get_state` and `set_state` for checkpoints; got {found}.")
         saving = Saving(checkpoints=checkpoints, data=stream)
         state = checkpoints.resume(state, stream, allow_changes=allow_changes)
-    return drive(
-        state,
-        _from_stream(stream, step, mesh, check),
-        schedule,
-        evaluate=evaluate,
-        keep_best=keep_best,
-        saving=saving,
-        callbacks=callbacks,
-        start=start,
-        progress=progress,
-    )
+    advance = _from_stream(stream, step, mesh, check)
+    return drive(state, advance, schedule, saving=saving, start=start, **driving)
 
 
 def fit(
@@ -271,60 +239,37 @@ def fit(
         CheckpointError: a checkpoint could not be written or read; earlier ones are intact.
     """
     train_key, validation_key = named_keys(key, "train", "validation")
-    eval_every = check_intervals(num_steps, eval_every, validation, keep_best)
-    Schedule(num_steps=num_steps, block_size=block_size, eval_every=eval_every, log_every=log_every)
+    stream = as_stream(data)
+    in_blocks = stream is None and mesh is None and checkpoints is None
+    schedule = Schedule(
+        num_steps=num_steps,
+        block_size=block_size if in_blocks else min(block_size, log_every),
+        eval_every=check_intervals(num_steps, eval_every, validation, keep_best),
+        checkpoint_every=checkpoint_every,
+        log_every=log_every if callbacks else None,
+    )
     state = as_state(model, optimizer, mask=mask, key=train_key)
     objective = EpistemicObjective(loss, num_index_samples=num_index_samples, mask=state.mask)
     index = network_as_enn(state.model).index
-    evaluate = None
+    driving: dict[str, Any] = {"keep_best": keep_best, "callbacks": callbacks, "progress": progress}
     if validation is not None:
         held_out = as_batch("validation", validation)
         check_data("validation", held_out, state.model, loss)
         zs = index.sample_many(objective.num_samples(index), key=validation_key)
-        evaluate = lambda model, _: {"loss": np.asarray(_validate(model, loss, zs, held_out))}  # noqa: E731
-    stream, check = as_stream(data), lambda batch: check_data("data", batch, state.model, loss)
+        driving["evaluate"] = lambda model, _: {"loss": np.asarray(_validate(model, loss, zs, held_out))}
+    check = lambda batch: check_data("data", batch, state.model, loss)  # noqa: E731
     if stream is None:
         if num_steps is None:
             raise ValueError("`num_steps` must be given for data in memory; got None.")
         in_memory = as_batch("data", data)
         check(in_memory)
-        batches, check = sampling(batch_size), None
-        if mesh is None and checkpoints is None:
-            schedule = Schedule(
-                num_steps=num_steps,
-                block_size=block_size,
-                eval_every=eval_every,
-                log_every=log_every if callbacks else None,
-            )
-            advance = _in_memory(in_memory, objective, optimizer, batches, block_size)
-            return drive(
-                state,
-                advance,
-                schedule,
-                evaluate=evaluate,
-                keep_best=keep_best,
-                callbacks=callbacks,
-                progress=progress,
-            )
+        check, batches = None, sampling(batch_size)
+        if in_blocks:
+            return drive(state, _in_memory(in_memory, objective, optimizer, batches, block_size), schedule, **driving)
         stream = MemoryIterator(in_memory, batches, key=state.key)
         stream.set_state({"step": int(state.step)})
-    return _train_on_stream(
-        state,
-        stream,
-        objective,
-        optimizer=optimizer,
-        num_steps=num_steps,
-        evaluate=evaluate,
-        eval_every=eval_every,
-        keep_best=keep_best,
-        check=check,
-        mesh=mesh,
-        checkpoints=checkpoints,
-        checkpoint_every=checkpoint_every,
-        callbacks=callbacks,
-        log_every=log_every,
-        progress=progress,
-    )
+    step = make_train_step(objective, optimizer, mesh=mesh)
+    return _train_on_stream(state, stream, step, schedule, mesh=mesh, checkpoints=checkpoints, check=check, **driving)
 
 
 def train(
@@ -390,22 +335,31 @@ def train(
     evaluate = None
     if validation is not None:
         evaluate = make_evaluation(objective.evaluate, validation, mesh, key=eval_key)
-    return _train_on_stream(
-        state,
-        stream,
-        objective,
-        optimizer=optimizer,
+    schedule = Schedule(
         num_steps=num_steps,
-        evaluate=evaluate,
+        block_size=log_every,
         eval_every=eval_every,
+        checkpoint_every=checkpoint_every,
+        log_every=log_every,
+    )
+    step = make_train_step(
+        objective,
+        optimizer,
         mesh=mesh,
         shard_parameters=shard_parameters,
         microbatches=microbatches,
         ema_decay=ema_decay,
+    )
+    return _train_on_stream(
+        state,
+        stream,
+        step,
+        schedule,
+        mesh=mesh,
+        shard_parameters=shard_parameters,
         checkpoints=checkpoints,
-        checkpoint_every=checkpoint_every,
         allow_changes=allow_changes,
+        evaluate=evaluate,
         callbacks=callbacks,
-        log_every=log_every,
         progress=progress,
     )
