@@ -67,7 +67,7 @@ def run(folder, num_steps, *, mesh=None, shard_parameters=False, watch=lambda st
         training.StatefulObjective(CrossEntropy(l2=1e-3)),
         optimizer=optimizer,
         num_steps=num_steps,
-        mesh=mesh,
+        mesh=training.data_mesh() if mesh is None else mesh,
         shard_parameters=shard_parameters,
         ema_decay=0.9,
         validation=lambda: held_out(x, y),

@@ -60,6 +60,12 @@ def same(first, second):
     return eqx.tree_equal(eqx.filter(first, eqx.is_array), eqx.filter(second, eqx.is_array))
 
 
+def close(first, second):
+    """Return whether two models agree up to rounding."""
+    arrays = (eqx.filter(model, eqx.is_inexact_array) for model in (first, second))
+    return eqx.tree_equal(*arrays, rtol=1e-4, atol=1e-5)
+
+
 def test_fit_is_the_compiled_loop_in_blocks(getkey):
     enn, data, key = linear_epinet(getkey()), make_data(getkey()), getkey()
     result = fit(enn, data, LOSS, num_steps=12, key=key, **OPTIONS)
@@ -72,11 +78,13 @@ def test_fit_is_the_compiled_loop_in_blocks(getkey):
         batches=UniformBatches(4),
         num_steps=12,
     )
-    assert same(result.state, state) and same(result.enn, state.model)
-    assert np.array_equal(result.history.losses, losses)
+    # Up to rounding, since `fit` draws the random numbers of a block in a program of its own.
+    assert close(result.state.model, state.model) and int(result.state.step) == 12
+    assert same(result.enn, result.state.model)
+    assert np.allclose(result.history.losses, losses, rtol=1e-5)
     assert result.history.validation_losses.size == 0 and result.history.best_step is None
     # A pair is the same as the batch made from it.
-    assert same(fit(enn, (data.x, data.y), LOSS, num_steps=12, key=key, **OPTIONS).state, state)
+    assert same(fit(enn, (data.x, data.y), LOSS, num_steps=12, key=key, **OPTIONS).state, result.state)
 
 
 def test_training_goes_on_from_a_state(getkey):
@@ -215,7 +223,7 @@ def test_a_network_is_trained_as_the_enn_that_ignores_its_index(make, getkey):
     assert isinstance(found.enn, Deterministic)
     assert np.array_equal(found.history.losses, expected.history.losses)
     again = fit(found.state, data, LOSS, num_steps=3, key=key, **OPTIONS)
-    assert same(again.state, fit(expected.state, data, LOSS, num_steps=3, key=key, **OPTIONS).state)
+    assert same(again.model, fit(expected.state, data, LOSS, num_steps=3, key=key, **OPTIONS).model.network)
     with pytest.raises(ValueError, match="`model` must be an ENN or a network, a callable Equinox module; got list"):
         fit([network], data, LOSS, num_steps=3, key=key, **OPTIONS)
 
@@ -228,8 +236,7 @@ def test_a_mesh_changes_nothing_but_rounding(sampling, getkey):
     expected = fit(enn, data, LOSS, key=key, **options)
     assert np.allclose(found.history.losses, expected.history.losses, rtol=1e-4)
     assert np.allclose(found.history.validation_losses, expected.history.validation_losses, rtol=1e-4)
-    arrays = (eqx.filter(result.model, eqx.is_inexact_array) for result in (found, expected))
-    assert eqx.tree_equal(*arrays, rtol=1e-4, atol=1e-5)
+    assert close(found.model, expected.model)
 
 
 def test_fit_resumes_from_its_checkpoints(tmp_path, getkey):

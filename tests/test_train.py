@@ -61,7 +61,7 @@ def test_stopped_training_goes_on_as_if_it_had_not_stopped(tmp_path, name):
         run(tmp_path / "cut", 6, watch=stop, log_every=1)
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
     assert caught.value.path == tmp_path / "cut" / "checkpoints" / "000000003"
-    assert "start the same program again" in str(caught.value)
+    assert "run the same program again to resume" in str(caught.value)
     assert int(caught.value.state.step) == 3
     resumed = run(tmp_path / "cut", 6, checkpoint_every=2, log_every=1)
     assert_same_bits(resumed.state, whole.state)
@@ -307,7 +307,7 @@ def test_early_ends_close_callbacks_and_keep_the_state(getkey):
     assert recorder.heard[-1] == "close"
     batches[2]["x"] = np.full_like(batches[2]["x"], np.nan)
     recorder = Recorder()
-    with pytest.raises(training.NonFiniteLossError, match="At step 2 the loss.*the loss was nan") as diverged:
+    with pytest.raises(training.NonFiniteLossError, match="At step 2 the loss was nan") as diverged:
         train(getkey, iter(batches), num_steps=5, callbacks=[recorder], progress=False)
     assert diverged.value.step == 2
     assert recorder.heard[-1] == "close"
@@ -338,9 +338,7 @@ def test_every_batch_is_checked(held_out, getkey):
         if held_out:
             refused(f"`validation` must yield labels that are classes of the model; .* are {found}", y + shift)
         else:
-            refused(
-                "At step 2 .* the loss was nan.*a label that is no class", y + shift, kind=training.NonFiniteLossError
-            )
+            refused("At step 2 the loss was nan.*a label that is no class", y + shift, kind=training.NonFiniteLossError)
 
 
 @pytest.mark.usefixtures("as_user")

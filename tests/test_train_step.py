@@ -121,7 +121,7 @@ def test_one_program_for_all_steps(getkey):
 
 
 @pytest.mark.parametrize("spread", [False, True])
-def test_microbatchesd_gradients_are_those_of_the_batch(getkey, spread):
+def test_accumulated_gradients_are_those_of_the_batch(getkey, spread):
     enn, key = make_epinet(getkey()), getkey()
     loss = CrossEntropy(l2=1e-2, bootstrap=BernoulliBootstrap(0.5, key=getkey()))
     objective = EpistemicObjective(loss, num_index_samples=4)
@@ -179,7 +179,7 @@ def test_half_precision_computes_what_single_precision_does(getkey, make):
     for dtype in (None, jnp.bfloat16):
         objective, model, statistics = make(jr.clone(key), dtype)
         state = init_state(model, OPTIMIZER, model_state=statistics, key=jr.clone(step_key))
-        step = make_train_step(objective, OPTIMIZER, donate=False)
+        step = make_train_step(objective, OPTIMIZER)
         program = str(
             jax.make_jaxpr(lambda batch, s=state, o=objective: o(s.model, s.model_state, batch, key=s.key)[0])(
                 make_batch()
@@ -207,7 +207,7 @@ def test_penalty_keeps_single_precision(getkey):
 def test_averages_follow_their_recursion(getkey):
     network, statistics = toy_network(key=getkey())
     state = init_state(network, OPTIMIZER, model_state=statistics, ema=True, key=getkey())
-    step = make_train_step(StatefulObjective(CrossEntropy()), OPTIMIZER, ema_decay=0.15, donate=False)
+    step = make_train_step(StatefulObjective(CrossEntropy()), OPTIMIZER, ema_decay=0.15)
     expected = floats((network, statistics))
     for weight in (0.1, 0.15, 0.15):
         state, _ = step(state, make_batch())
@@ -221,7 +221,7 @@ def test_averages_follow_their_recursion(getkey):
 def test_step_that_is_not_finite_changes_nothing(getkey):
     network, statistics = toy_network(key=getkey())
     state = init_state(network, OPTIMIZER, model_state=statistics, ema=True, key=getkey())
-    step = make_train_step(StatefulObjective(CrossEntropy()), OPTIMIZER, ema_decay=0.9, donate=False)
+    step = make_train_step(StatefulObjective(CrossEntropy()), OPTIMIZER, ema_decay=0.9)
     bad = eqx.tree_at(lambda batch: batch.x, make_batch(), replace_fn=lambda x: x.at[0, 0].set(jnp.nan))
     after, metrics = step(state, bad)
     assert not metrics["ok"]

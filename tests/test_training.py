@@ -73,7 +73,7 @@ def test_run_does_not_depend_on_how_it_is_cut(sampling, getkey):
     second, second_losses = half(first, data)
     assert same(whole, second)
     assert jnp.array_equal(losses, jnp.concatenate([first_losses, second_losses]))
-    assert int(whole.step) == 20 and not same(first.enn, second.enn)
+    assert int(whole.step) == 20 and not same(first.model, second.model)
 
 
 def test_run_is_that_of_single_steps(getkey):

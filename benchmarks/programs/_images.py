@@ -39,6 +39,6 @@ def step(value: float) -> Program:
     state = init_state(network, OPTIMIZER, model_state=statistics, key=jr.key(2))
 
     def run(state: TrainState, batch: Batch, loss: CrossEntropy) -> Any:
-        return make_train_step(StatefulObjective(loss), OPTIMIZER, donate=False)(state, batch)
+        return make_train_step(StatefulObjective(loss), OPTIMIZER)(state, batch)
 
     return Program(run, (state, _images(value), CrossEntropy(l2=1e-4 * value)), network)

@@ -1,4 +1,4 @@
-"""Where the metrics of training go."""
+"""Callbacks that receive the metrics of training."""
 
 import abc
 import importlib
@@ -11,23 +11,23 @@ from typing import Any
 
 
 class AbstractCallback(abc.ABC):
-    """Hears of metrics while a model is trained; only the first process calls it."""
+    """Receives metrics while a model is trained; only the first process calls it."""
 
     @abc.abstractmethod
     def start(self, step: int) -> None:
-        """Training begins, or goes on, after this number of steps: what was said of later ones is void."""
+        """Training starts or resumes after this number of steps: discard metrics logged after `step`."""
 
     @abc.abstractmethod
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """These are the metrics after this number of steps."""
+        """Record the metrics after this number of steps."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Training has ended, in whatever way."""
+        """Training has ended, successfully or not."""
 
 
 def _require(package: str, user: str) -> Any:
-    """Return an optional package, or say who needs it and how to get it."""
+    """Return an optional package; raise if it is not installed."""
     try:
         return importlib.import_module(package)
     except ImportError as error:
@@ -35,13 +35,13 @@ def _require(package: str, user: str) -> Any:
 
 
 def _lines_until(path: pathlib.Path, step: int) -> list[str]:
-    """Return the whole lines of a file that speak of no step after `step`."""
+    """Return the complete lines of a file up to `step`."""
     kept = []
     for line in path.read_text().splitlines():
         try:
             record = json.loads(line)
         except ValueError:
-            # A killed run may leave half a line, and it is the last one.
+            # A killed run may leave half a line at the end.
             break
         if record["step"] <= step:
             kept.append(line + "\n")
@@ -49,22 +49,22 @@ def _lines_until(path: pathlib.Path, step: int) -> list[str]:
 
 
 class JsonlMetrics(AbstractCallback):
-    """Metrics as lines of JSON, each with its `step`; what is not finite is `null`.
+    """Metrics as lines of JSON, each with its `step`; values that are not finite become `null`.
 
-    A run that goes on from a checkpoint first cuts off the lines after its step, so the file is that of one run.
+    A resumed run first removes the lines after its checkpoint, so the file is the same as without interruption.
     """
 
     def __init__(self, path: str | os.PathLike[str]):
-        """Initialize with the file, which is made if it is not there."""
+        """Initialize with the file, which is created if it does not exist."""
         self._path = pathlib.Path(path)
         self._file: Any = None
 
     def start(self, step: int) -> None:
-        """Cut the file off after `step`, and open it."""
+        """Remove the lines after `step`, and open the file."""
         self.close()
         self._path.parent.mkdir(parents=True, exist_ok=True)
         kept = _lines_until(self._path, step) if self._path.exists() else []
-        # The new file takes the old one's place in one move, so a kill in between loses nothing.
+        # The new file replaces the old one in one move, so a kill in between loses nothing.
         new = self._path.with_name(f".{self._path.name}.new")
         new.write_text("".join(kept))
         new.replace(self._path)
@@ -93,7 +93,7 @@ class TensorBoard(AbstractCallback):
         self._writer: Any = None
 
     def start(self, step: int) -> None:
-        """Open the event file; what earlier ones say of later steps is hidden."""
+        """Open the event file, and hide what earlier ones recorded of later steps."""
         self._writer = self._package.SummaryWriter(self._folder, purge_step=step + 1)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -108,16 +108,16 @@ class TensorBoard(AbstractCallback):
 
 
 class WeightsAndBiases(AbstractCallback):
-    """Metrics for Weights & Biases; a run with an `id` goes on when training does."""
+    """Metrics for Weights & Biases; a run with an `id` is resumed when training is."""
 
     def __init__(self, project: str, *, id: str | None = None, config: Mapping[str, Any] | None = None):
-        """Initialize with the names of the project and of the run, and what is recorded of its configuration."""
+        """Initialize with the project, the name of the run, and the configuration to record."""
         self._package = _require("wandb", "WeightsAndBiases")
         self._options = {"project": project, "id": id, "config": dict(config or {})}
         self._run: Any = None
 
     def start(self, step: int) -> None:
-        """Begin the run, or go on with it."""
+        """Start or resume the run."""
         self._run = self._package.init(**self._options, resume="allow")
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:

@@ -78,7 +78,7 @@ class Saving:
     data: DataIterator
 
 
-class _Recorder:
+class _Progress:
     """Collects the history, and the best model so far."""
 
     def __init__(self, *, keep_best: bool):
@@ -116,7 +116,7 @@ class _Recorder:
 
 
 @eqx.filter_jit
-def _select(better: np.ndarray, new: PyTree, old: PyTree) -> PyTree:
+def _select(better: Any, new: PyTree, old: PyTree) -> PyTree:
     """Return the arrays of `new` where it is better, for each member if there are many, else those of `old`."""
 
     def select(after: Any, before: Any) -> Any:
@@ -185,7 +185,7 @@ class _Run:
         saving: Saving | None,
         callbacks: Sequence[AbstractCallback],
         bar: _Bar,
-        recorder: _Recorder,
+        recorder: _Progress,
     ):
         self.start, self.schedule, self.evaluate, self.saving = start, schedule, evaluate, saving
         self.callbacks, self.bar, self.recorder = callbacks, bar, recorder
@@ -254,7 +254,7 @@ def drive(
     is_first_process = jax.process_index() == 0
     callbacks = callbacks if is_first_process else ()
     bar = _Bar(total=target, made=made, visible=progress and is_first_process, measuring=bool(callbacks))
-    recorder = _Recorder(keep_best=keep_best)
+    recorder = _Progress(keep_best=keep_best)
     run = _Run(start, schedule, evaluate, saving, callbacks, bar, recorder)
     if saving is not None and made > 0 and (metrics := saving.checkpoints.metrics(int(first))):
         recorder.validation[made] = {name: np.asarray(value) for name, value in metrics.items()}

@@ -1,4 +1,4 @@
-"""Held-out metrics of a model on a mesh."""
+"""Held-out metrics of a model from a stream of batches."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ Evaluate = Callable[[PyTree, PyTree], dict[str, float]]
 
 
 def _pad(parts: dict[str, Any], size: int) -> dict[str, Any]:
-    """Return a batch of `size` examples, with the first one repeated at the end, and which ones count."""
+    """Return a batch padded to `size` examples, and a mask of those that count."""
     count = num_examples("batch", parts)
     if count > size:
         raise ValueError(f"`validation` must yield its largest batch first; got {count} examples after at most {size}.")
@@ -84,7 +84,7 @@ def make_evaluation(
             elif first is None:
                 raise ValueError("`validation` must yield at least one batch in each process; got none.")
             else:
-                # Other processes have one more: this one takes part without examples that count.
+                # Other processes have one more batch: this one takes part with an empty one.
                 padded = _pad(first, size) | {"counted": np.zeros(size, dtype=bool)}
             placed = spread(padded, mesh)
             counted = placed.pop("counted")

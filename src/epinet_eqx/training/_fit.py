@@ -163,6 +163,10 @@ def _train_on_stream(
     """Train on a stream of batches, from the latest checkpoint on if there is one."""
     if schedule.checkpoint_every is not None and checkpoints is None:
         raise ValueError(f"`checkpoint_every` must be left out without `checkpoints`; got {schedule.checkpoint_every}.")
+    if mesh is None and jax.process_count() > 1:
+        raise ValueError(
+            "`mesh` must be given where several processes train one model, such as `data_mesh()`; got None."
+        )
     start, saving = np.asarray(state.step), None
     state = _own_copy(state)
     if mesh is not None:
@@ -268,7 +272,7 @@ def fit(
             return drive(state, _in_memory(in_memory, objective, optimizer, batches, block_size), schedule, **driving)
         stream = MemoryIterator(in_memory, batches, key=state.key)
         stream.set_state({"step": int(state.step)})
-    step = make_train_step(objective, optimizer, mesh=mesh)
+    step = make_train_step(objective, optimizer, mesh=mesh, donate=True)
     return _train_on_stream(state, stream, step, schedule, mesh=mesh, checkpoints=checkpoints, check=check, **driving)
 
 
@@ -349,6 +353,7 @@ def train(
         shard_parameters=shard_parameters,
         microbatches=microbatches,
         ema_decay=ema_decay,
+        donate=True,
     )
     return _train_on_stream(
         state,

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
 from .._checks import check_finite, check_positive, check_scalar, num_examples
 from .._compile import jit_for_one_run
-from .._enn import AbstractENN, num_outputs
+from .._enn import AbstractENN
 from .._keys import named_keys
 from ..bayes import Deterministic, Ensemble
 from ..combinators import Prior, WithPrior
@@ -29,7 +29,7 @@ from ._processes import StopRequest
 from ._result import FitResult
 from ._state import TrainState, as_state, init_state
 from ._step import Draws, draw_steps, train_drawn
-from ._streams import as_batch, first
+from ._streams import as_batch, count_outputs, first
 
 _STACKED = eqx.if_array(0)
 _Axes = tuple[int | None, int | None]
@@ -47,7 +47,7 @@ def _draw_many(
     keys: Key[Array, " members"],
     data_sizes: Int[Array, " members"] | None,
     options: tuple[Any, ...],
-) -> Draws:
+) -> PyTree[Array]:
     """Draw the indices and examples of a block of steps of every member."""
 
     def one(index: AbstractIndex, start: Int[Array, ""], key: PRNGKeyArray, data_size: Int[Array, ""] | None) -> Draws:
@@ -60,7 +60,7 @@ def _draw_many(
 def _run_blocks(
     states: TrainState,
     data: Batch,
-    draws: Draws,
+    draws: PyTree[Array],
     objective: EpistemicObjective,
     optimizer: ByContent,
     axes: _Axes,
@@ -113,11 +113,7 @@ def _check_many(name: str, data: Batch, models: PyTree, loss: AbstractLoss, axes
         flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), data)
     check_finite(f"x of {name}", flat.x)
     one = loss if axes[1] is None else eqx.filter_eval_shape(first, loss)
-    # Shapes only: nothing is taken out of the stacks, and nothing compiled.
-    outputs = eqx.filter_eval_shape(
-        lambda models, x: jnp.zeros(num_outputs(network_as_enn(first(models)), first(x))), models, flat.x
-    )
-    one.check_targets(flat.y, outputs.shape[0])
+    one.check_targets(flat.y, count_outputs(models, flat.x, stacked=True))
 
 
 class FitOptions(TypedDict, total=False):

@@ -1,4 +1,4 @@
-"""Devices as one mesh: whole copies or shards of a state, and batches spread over all devices."""
+"""Devices as one mesh: states copied to them or split into shards, batches spread over them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from ..losses import Batch
 
 _AXIS = "data"
 
-# A smaller array costs less memory as a copy than time as shards.
+# Splitting smaller arrays costs more time than it saves memory.
 _MIN_SHARDED_SIZE = 2**12
 
 
@@ -25,12 +25,12 @@ def data_mesh(devices: Sequence[Any] | None = None) -> Mesh:
     chosen = jax.devices() if devices is None else list(devices)
     if not chosen:
         raise ValueError("`devices` must hold at least one device; got none.")
-    # With explicit axes, statistics of a batch under `vmap` fail.
+    # With explicit axes, batch statistics under `vmap` fail.
     return jax.make_mesh((len(chosen),), (_AXIS,), axis_types=(AxisType.Auto,), devices=chosen)
 
 
 def array_sharding(mesh: Mesh, shape: tuple[int, ...], *, sharded: bool) -> NamedSharding:
-    """Return how an array of a state is placed: its longest divisible axis in shards, or a copy on each device."""
+    """Return the placement of an array of a state: shards along its longest divisible axis, or a copy per device."""
     places: list[str | None] = [None] * len(shape)
     divisible = [axis for axis, size in enumerate(shape) if size % mesh.size == 0]
     if sharded and divisible and np.prod(shape) >= _MIN_SHARDED_SIZE:
@@ -46,8 +46,8 @@ def place(tree: PyTree, mesh: Mesh, *, shard_parameters: bool = False) -> PyTree
     Args:
         tree: a state, or any tree.
         mesh: the mesh.
-        shard_parameters: whether large arrays are cut into shards, one per device, instead of copied to each: the
-            memory of parameters, optimizer state and averages is then divided by the number of devices.
+        shard_parameters: whether large arrays are split into shards, one per device, instead of copied to each: this
+            divides the memory of parameters, optimizer state and averages by the number of devices.
     """
 
     def put(leaf: Any) -> Any:
@@ -58,14 +58,14 @@ def place(tree: PyTree, mesh: Mesh, *, shard_parameters: bool = False) -> PyTree
             return jax.device_put(leaf, sharding)
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             return jr.wrap_key_data(put(jr.key_data(leaf)), impl=jr.key_impl(leaf))
-        # Each process cuts its shards out of the value that it has itself.
+        # Each process takes its shards from its own copy of the value.
         return jax.make_array_from_callback(leaf.shape, sharding, np.asarray(leaf).__getitem__)
 
     return jax.tree.map(put, tree)
 
 
 def constrain(tree: PyTree, mesh: Mesh | None, *, shard_parameters: bool) -> PyTree:
-    """Return `tree`, inside of a compiled program, with its arrays placed as `place` does; as it is without a mesh."""
+    """Return `tree`, inside a compiled program, with its arrays placed as by `place`; unchanged without a mesh."""
     if mesh is None:
         return tree
 
@@ -79,7 +79,7 @@ def constrain(tree: PyTree, mesh: Mesh | None, *, shard_parameters: bool) -> PyT
 
 
 def spread(tree: PyTree, mesh: Mesh) -> PyTree[Array]:
-    """Return arrays whose leading axis is spread over the mesh, from the parts that each process has of them."""
+    """Return arrays whose leading axis is spread over the mesh, from the parts that each process holds."""
     local = num_examples("batch", tree)
     if local * jax.process_count() % mesh.size != 0:
         raise ValueError(

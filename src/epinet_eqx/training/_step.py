@@ -230,7 +230,7 @@ def make_train_step(
     shard_parameters: bool = False,
     microbatches: int = 1,
     ema_decay: float | None = None,
-    donate: bool = True,
+    donate: bool = False,
 ) -> Callable[..., tuple[TrainState, Metrics]]:
     """Return the compiled `train_step` as a function `(state, batch, ok=True) -> (state, metrics)`.
 

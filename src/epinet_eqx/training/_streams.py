@@ -167,8 +167,16 @@ def first(tree: PyTree) -> PyTree:
     return jax.tree.map(take, tree)
 
 
+def count_outputs(model: PyTree, x: PyTree[Array], *, stacked: bool) -> int:
+    """Return the number of outputs of a model, or of each of a stack, from shapes only: nothing is compiled."""
+
+    def outputs(model: PyTree, x: PyTree[Array]) -> Array:
+        return jnp.zeros(num_outputs(network_as_enn(first(model) if stacked else model), first(x)))
+
+    return eqx.filter_eval_shape(outputs, model, x).shape[0]
+
+
 def check_data(name: str, data: Batch, model: PyTree, loss: AbstractLoss) -> None:
     """Raise unless `model` can be trained on all of these examples with this loss."""
     check_finite(f"x of {name}", data.x)
-    # Shapes only: nothing is computed or compiled.
-    loss.check_targets(data.y, num_outputs(network_as_enn(model), eqx.filter_eval_shape(first, data.x)))
+    loss.check_targets(data.y, count_outputs(model, data.x, stacked=False))
