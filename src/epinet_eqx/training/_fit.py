@@ -164,9 +164,7 @@ def _train_on_stream(
     if schedule.checkpoint_every is not None and checkpoints is None:
         raise ValueError(f"`checkpoint_every` must be left out without `checkpoints`; got {schedule.checkpoint_every}.")
     if mesh is None and jax.process_count() > 1:
-        raise ValueError(
-            "`mesh` must be given where several processes train one model, such as `data_mesh()`; got None."
-        )
+        raise ValueError("`mesh` must be given, such as `data_mesh()`, if several processes train one model; got None.")
     start, saving = np.asarray(state.step), None
     state = _own_copy(state)
     if mesh is not None:
