@@ -18,6 +18,10 @@ from ._images import ImageFolder as ImageFolder
 from ._images import RandomResizedCrop as RandomResizedCrop
 from ._import_features import import_features as import_features
 from ._loader import Loader as Loader
+from ._packed import LinearLayer as LinearLayer
+from ._packed import PackedBank as PackedBank
+from ._packed import pack_bank as pack_bank
+from ._packed import quantization_loss as quantization_loss
 from ._shards import RecordSource as RecordSource
 from ._shards import write_records as write_records
 from ._transforms import AUGMENTED_DYADIC as AUGMENTED_DYADIC

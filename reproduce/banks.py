@@ -1,0 +1,264 @@
+"""The banks that ship: outputs of public networks on ImageNet and CIFAR-10, made anew from folders of images.
+
+    python -m reproduce.banks imagenet IMAGES
+    python -m reproduce.banks cifar10 IMAGES NETWORKS
+
+IMAGES of ImageNet holds `val_0.npz`, ... and `train_like.npz`, encoded images with labels; of CIFAR-10, the official
+binary files. NETWORKS holds safetensors files and `index.json`. Outputs are kept in `--work`, a file for each network
+and split, so an interrupted run goes on.
+"""
+
+import argparse
+import concurrent.futures
+import hashlib
+import io
+import itertools
+import json
+import pathlib
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+
+from epinet_eqx.data import LinearLayer, Normalization, PackedBank, cifar, pack_bank, quantization_loss
+from epinet_eqx.networks import cifar_resnet, with_statistics
+from epinet_eqx.weights import PRETRAINED, load_safetensors_weights, pretrained
+
+BANKS = pathlib.Path(__file__).parent / "banks"
+BATCH_SIZE = 8
+# What quantization may change a log-loss by; settings are tried from the smallest file on.
+MAX_CHANGE = 4.5e-4
+SETTINGS = ((64, 256), (128, 256), (256, 256), (256, 4096), (256, 65536))
+
+# Networks of each depth whose features are kept, and how many training images they are kept for.
+NUM_WITH_FEATURES = 2
+NUM_CIFAR_TRAIN = 1000
+
+Rows = Mapping[str, np.ndarray]
+
+
+def imagenet_splits(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
+    """Return the files of each split."""
+    splits = {"val": sorted(folder.glob("val_*.npz")), "train": sorted(folder.glob("train_like.npz"))}
+    missing = [name for name, files in splits.items() if not files]
+    if missing:
+        raise FileNotFoundError(f"{str(folder)!r} must hold val_*.npz and train_like.npz; {missing} are missing.")
+    return splits
+
+
+def decode(encoded: bytes) -> np.ndarray:
+    """Return an image as bytes, channels first; grayscale and CMYK become RGB, others than 224 x 224 are cropped."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(encoded)) as opened:
+        image = opened.convert("RGB")
+    if image.size != (224, 224):
+        scale = 256 / min(image.size)
+        image = image.resize([round(scale * size) for size in image.size], Image.Resampling.BICUBIC)
+        left, top = ((size - 224) // 2 for size in image.size)
+        image = image.crop((left, top, left + 224, top + 224))
+    return np.asarray(image).transpose(2, 0, 1)
+
+
+def decoded_batches(files: list[pathlib.Path], count: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield batches of images and labels; the next one is decoded while the last is used."""
+    encoded, labels = [], []
+    for file in files:
+        with np.load(file, allow_pickle=False) as content:
+            data, offsets = content["data"].tobytes(), content["offsets"]
+            encoded += [data[start:stop] for start, stop in itertools.pairwise(offsets)]
+            labels.append(content["labels"])
+    y = np.concatenate(labels)[:count]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        starts = range(0, len(y), BATCH_SIZE)
+        ahead = [pool.map(decode, encoded[start : min(start + BATCH_SIZE, len(y))]) for start in starts[:2]]
+        for place, start in enumerate(starts):
+            if place + 2 < len(starts):
+                later = starts[place + 2]
+                ahead.append(pool.map(decode, encoded[later : min(later + BATCH_SIZE, len(y))]))
+            yield np.stack(list(ahead[place])), y[start : start + BATCH_SIZE]
+            ahead[place] = iter(())
+
+
+@eqx.filter_jit
+def _embed(network: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return logits and features of a batch."""
+    return jax.vmap(network.with_features)(x)
+
+
+def outputs(network: Any, normalization: Normalization, batches: Iterator[tuple[np.ndarray, np.ndarray]]) -> Rows:
+    """Return logits, features and labels."""
+    found = []
+    for pixels, y in batches:
+        logits, features = _embed(network, jnp.asarray(normalization(pixels)))
+        found.append({"logits": np.asarray(logits), "features": np.asarray(features), "y": y})
+    return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+
+
+def _kept(path: pathlib.Path, make: Any) -> Rows:
+    """Return arrays from a file, which is made if it is not there."""
+    if not path.exists():
+        temporary = path.with_name(f".{path.name}.npz")
+        np.savez(temporary, **make())
+        temporary.replace(path)
+    with np.load(path, allow_pickle=False) as content:
+        return dict(content)
+
+
+def sha256_of(path: pathlib.Path) -> str:
+    """Return the checksum of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _pack_smallest(path: pathlib.Path, splits: Mapping[str, Rows], linear: LinearLayer | None) -> dict[str, Any]:
+    """Write the smallest bank whose log-losses are the network's, and return its entry in the index."""
+    for levels, linear_levels in SETTINGS:
+        pack_bank(path, splits, linear=linear, levels=levels, linear_levels=linear_levels, compress=False)
+        change = quantization_loss(PackedBank(path), splits)
+        if change <= MAX_CHANGE:
+            break
+    pack_bank(path, splits, linear=linear, levels=levels, linear_levels=linear_levels)
+    return {
+        "file": path.name,
+        "sha256": sha256_of(path),
+        "bytes": path.stat().st_size,
+        "levels": levels,
+        "linear_levels": linear_levels if linear is not None else None,
+        "quantization": change,
+        "splits": {name: len(rows["y"]) for name, rows in splits.items()},
+        "top1": {name: float(np.mean(rows["logits"].argmax(1) == rows["y"])) for name, rows in splits.items()},
+    }
+
+
+def _linear(network: Any) -> LinearLayer:
+    """Return the last layer of a network."""
+    return LinearLayer(np.asarray(network.linear.weight), np.asarray(network.linear.bias))
+
+
+def _begun(target: pathlib.Path) -> dict[str, Any]:
+    """Return the index of a bank that was begun, without networks whose files are missing or others."""
+    if not (target / "bank.json").exists():
+        return {}
+    networks = json.loads((target / "bank.json").read_text())["networks"]
+    files = {name: target / entry["file"] for name, entry in networks.items()}
+    return {
+        name: entry
+        for name, entry in networks.items()
+        if files[name].exists() and sha256_of(files[name]) == entry["sha256"]
+    }
+
+
+def make_imagenet(images: pathlib.Path, work: pathlib.Path, target: pathlib.Path) -> None:
+    """Write the bank of each network; one that cannot be had is named, and the others go on."""
+    target.mkdir(parents=True, exist_ok=True)
+    index = _begun(target)
+    for name in PRETRAINED:
+        if name in index:
+            continue
+        try:
+            network, normalization = pretrained(name)
+        except (OSError, ImportError) as error:
+            print(f"{name} is left out: {error}", file=sys.stderr)
+            continue
+        splits = {
+            split: _kept(
+                work / f"{name}-{split}.npz",
+                lambda files=files: outputs(network, normalization, decoded_batches(files)),  # noqa: B023
+            )
+            for split, files in imagenet_splits(images).items()
+        }
+        index[name] = _pack_smallest(target / f"{name}.npz", splits, _linear(network))
+        print(name, index[name]["bytes"], index[name]["quantization"], flush=True)
+        _write_index(
+            target,
+            index,
+            "imagenet IMAGES",
+            "ImageNet (ILSVRC2012): 4 validation images of each class as `val`, "
+            "one further image of each class, most likely a training image, as `train`; 224 x 224 crops.",
+        )
+
+
+def _write_index(target: pathlib.Path, networks: Mapping[str, Any], command: str, images: str) -> None:
+    """Write what the folder holds."""
+    content = {"images": images, "command": f"python -m reproduce.banks {command}", "networks": networks}
+    (target / "bank.json").write_text(json.dumps(content, indent=1) + "\n")
+
+
+def make_cifar10(images: pathlib.Path, networks: pathlib.Path, work: pathlib.Path, target: pathlib.Path) -> None:
+    """Write the bank of each network: features and last layer of two of each depth, logits of the others."""
+    target.mkdir(parents=True, exist_ok=True)
+    test, train = cifar(images, "test"), cifar(images, "train")
+    arrays = {"test": (test.x, test.y), "train": (train.x[:NUM_CIFAR_TRAIN], train.y[:NUM_CIFAR_TRAIN])}
+    index = _begun(target)
+    depths: dict[int, int] = {}
+    shapes: dict[int, Any] = {}
+    for entry in json.loads((networks / "index.json").read_text()):
+        name, depth = entry["file"].removesuffix(".safetensors"), entry["depth"]
+        depths[depth] = depths.get(depth, 0) + 1
+        whole = depths[depth] <= NUM_WITH_FEATURES
+        if name in index:
+            continue
+        if depth not in shapes:
+            # One per depth: its places of running values are part of the compiled program.
+            shapes[depth] = eqx.filter_eval_shape(lambda: cifar_resnet(depth, key=jr.key(0)))  # noqa: B023
+        network = with_statistics(*load_safetensors_weights(*shapes[depth], networks / entry["file"], naming="cifar"))
+        normalization = Normalization(tuple(entry["normalize"]["mean"]), tuple(entry["normalize"]["std"]))
+        splits = {}
+        for split in ("test", "train") if whole else ("test",):
+            x, y = arrays[split]
+            batches = ((x[start : start + 250], y[start : start + 250]) for start in range(0, len(y), 250))
+            splits[split] = _kept(
+                work / f"{name}-{split}.npz",
+                lambda batches=batches: outputs(network, normalization, batches),  # noqa: B023
+            )
+        if not whole:
+            splits = {split: {"logits": rows["logits"], "y": rows["y"]} for split, rows in splits.items()}
+        linear = _linear(network.network) if whole else None  # pyright: ignore[reportAttributeAccessIssue]
+        entry = {**_pack_smallest(target / f"{name}.npz", splits, linear), "depth": depth, "source": entry["source"]}
+        index[name] = entry
+        print(name, entry["bytes"], entry["quantization"], flush=True)
+        about = f"CIFAR-10: test images, and the first {NUM_CIFAR_TRAIN} training images."
+        _write_index(target, index, "cifar10 IMAGES NETWORKS", about)
+
+
+def read_index(dataset: str) -> dict[str, Any]:
+    """Return what the bank of a data set holds, by network."""
+    return json.loads((BANKS / dataset / "bank.json").read_text())["networks"]
+
+
+def open_shipped(dataset: str, name: str) -> PackedBank:
+    """Return a bank that ships, after comparing its checksum."""
+    entry = read_index(dataset)[name]
+    path = BANKS / dataset / entry["file"]
+    found = sha256_of(path)
+    if found != entry["sha256"]:
+        raise ValueError(f"{str(path)!r} must have the checksum {entry['sha256']}; got {found}.")
+    return PackedBank(path)
+
+
+def main() -> None:
+    """Make a bank."""
+    parser = argparse.ArgumentParser(prog="python -m reproduce.banks", description=__doc__)
+    parser.add_argument("dataset", choices=("imagenet", "cifar10"))
+    parser.add_argument("images", type=pathlib.Path)
+    parser.add_argument("networks", type=pathlib.Path, nargs="?")
+    parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("out") / "banks")
+    parser.add_argument("--target", type=pathlib.Path, default=BANKS)
+    arguments = parser.parse_args()
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    target = arguments.target / arguments.dataset
+    if arguments.dataset == "imagenet":
+        make_imagenet(arguments.images, arguments.work, target)
+    elif arguments.networks is None:
+        parser.error("NETWORKS must be given for cifar10.")
+    else:
+        make_cifar10(arguments.images, arguments.networks, arguments.work, target)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""Outputs of a base in one small file: features in bytes, and logits from the stored linear layer or in bytes."""
+
+import io
+import lzma
+import os
+import pathlib
+import zipfile
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from .._files import atomic_file, read_npz
+from ..losses import Batch
+
+_FORMAT = 1
+
+
+class LinearLayer(NamedTuple):
+    """The last layer of a base: logits are `features @ weight.T + bias`."""
+
+    weight: np.ndarray
+    bias: np.ndarray
+
+
+def _quantize(values: np.ndarray, axis: int, levels: int) -> dict[str, np.ndarray]:
+    """Return integers from 0 to below `levels`, and the lowest value and the step along an axis."""
+    low, high = (function(values, axis=axis, keepdims=True).astype(np.float32) for function in (np.min, np.max))
+    step = np.where(high > low, (high - low) / (levels - 1), 1).astype(np.float32)
+    codes = np.clip(np.round((values - low) / step), 0, levels - 1)
+    return {"": codes.astype(np.uint8 if levels <= 256 else np.uint16), "_low": low, "_step": step}
+
+
+def _restore(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    """Return the numbers that were quantized."""
+    return arrays[name] * arrays[f"{name}_step"] + arrays[f"{name}_low"]
+
+
+def pack_bank(
+    path: str | os.PathLike[str],
+    splits: Mapping[str, Mapping[str, np.ndarray]],
+    *,
+    linear: LinearLayer | None = None,
+    levels: int = 256,
+    linear_levels: int = 256,
+    compress: bool = True,
+) -> None:
+    """Write outputs of a base to one file, which `PackedBank` opens.
+
+    Features are quantized per dimension. If `linear` is given, it is stored, quantized per class, and logits are
+    computed again from the quantized features; else logits are quantized per row.
+
+    Args:
+        path: the file, which is replaced if it exists.
+        splits: for each split `y`, and `features` or `logits` or both.
+        linear: the layer that makes logits of features.
+        levels: number of values of a feature, at most 256; fewer make a smaller file.
+        linear_levels: number of values of a weight, at most 65536.
+        compress: whether the file is compressed, which takes most of the time.
+    """
+    if not 2 <= levels <= 256:
+        raise ValueError(f"`levels` must be from 2 to 256; got {levels}.")
+    if not 2 <= linear_levels <= 65536:
+        raise ValueError(f"`linear_levels` must be from 2 to 65536; got {linear_levels}.")
+    arrays: dict[str, np.ndarray] = {"format": np.array(_FORMAT)}
+    arrays |= {f"y_{name}": np.asarray(rows["y"], np.int16) for name, rows in splits.items()}
+
+    def add(name: str, values: list[np.ndarray], axis: int, levels: int) -> None:
+        found = np.concatenate([np.asarray(value, np.float32) for value in values])
+        if not np.isfinite(found).all():
+            raise ValueError(f"`{name}` must be finite; some are not.")
+        parts = _quantize(found, axis, levels)
+        # Dimension by dimension, which compresses better.
+        parts[""] = np.asfortranarray(parts[""])
+        arrays.update({f"{name}{part}": value for part, value in parts.items()})
+
+    if all("features" in rows for rows in splits.values()):
+        add("features", [rows["features"] for rows in splits.values()], 0, levels)
+    if linear is None:
+        add("logits", [rows["logits"] for rows in splits.values()], 1, 256)
+    else:
+        add("weight", [linear.weight], 1, linear_levels)
+        arrays["bias"] = np.asarray(linear.bias, np.float32)
+    method = zipfile.ZIP_LZMA if compress else zipfile.ZIP_STORED
+    with atomic_file(pathlib.Path(path)) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        for name, value in arrays.items():
+            content = io.BytesIO()
+            np.lib.format.write_array(content, value)
+            # An entry without a date: the same outputs are the same file.
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), content.getvalue(), method)
+
+
+class PackedBank:
+    """Features and logits of a frozen base in one file that `pack_bank` wrote: a small `FeatureBank` in memory.
+
+    Attributes:
+        splits: number of examples of each split.
+        feature_dim: number of features; 0 if there are none.
+        num_classes: number of logits.
+        linear: the layer that makes logits of features, or None.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        """Open a bank."""
+        try:
+            arrays = read_npz(pathlib.Path(path))
+            if int(arrays["format"]) != _FORMAT:
+                raise ValueError(f"format {arrays['format']}")
+            y = {name.removeprefix("y_"): value for name, value in arrays.items() if name.startswith("y_")}
+            total = sum(map(len, y.values()))
+            features = _restore(arrays, "features") if "features" in arrays else np.zeros((total, 0), np.float32)
+            self.linear = LinearLayer(_restore(arrays, "weight"), arrays["bias"]) if "weight" in arrays else None
+            logits = (
+                _restore(arrays, "logits")
+                if self.linear is None
+                else features @ self.linear.weight.T + self.linear.bias
+            )
+            if len(features) != total or len(logits) != total:
+                raise ValueError(f"{len(features)} rows for {total} labels")
+        except (KeyError, ValueError, lzma.LZMAError) as error:
+            raise ValueError(f"{os.fspath(path)!r} must be a bank of `pack_bank`; {error}.") from None
+        self.splits = {name: len(value) for name, value in y.items()}
+        self.feature_dim = features.shape[1]
+        self.num_classes = logits.shape[1]
+        self._rows: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        start = 0
+        for name, labels in y.items():
+            stop = start + len(labels)
+            self._rows[name] = features[start:stop], logits[start:stop], labels.astype(np.int32)
+            start = stop
+
+    def as_batch(self, split: str, *, start: int = 0, stop: int | None = None) -> Batch:
+        """Return a split, or a part of it, for `fit`: `x` is a dictionary of features and logits."""
+        if split not in self._rows:
+            raise ValueError(f"`split` must be among {', '.join(self._rows)}; got {split!r}.")
+        features, logits, y = (values[start:stop] for values in self._rows[split])
+        if len(y) == 0:
+            raise ValueError(f"`start` must be from 0 to below {self.splits[split]}, where examples end; got {start}.")
+        return Batch({"features": features, "logits": logits}, y, np.arange(start, start + len(y), dtype=np.int32))
+
+    def example(self) -> dict[str, Array]:
+        """Return an input of zeros, for the shapes that `attach` asks for."""
+        return {"features": jnp.zeros(self.feature_dim), "logits": jnp.zeros(self.num_classes)}
+
+
+def quantization_loss(bank: PackedBank, splits: Mapping[str, Mapping[str, Any]]) -> float:
+    """Return the largest change of the mean log-loss of a split by quantization."""
+
+    def loss(logits: np.ndarray, y: np.ndarray) -> float:
+        wide = logits.astype(np.float64)
+        top = wide.max(axis=1)
+        picked = np.take_along_axis(wide, np.asarray(y, np.int64)[:, None], axis=1)[:, 0]
+        return float(np.mean(top + np.log(np.exp(wide - top[:, None]).sum(axis=1)) - picked))
+
+    return max(
+        abs(loss(np.asarray(bank.as_batch(name).x["logits"]), rows["y"]) - loss(rows["logits"], rows["y"]))
+        for name, rows in splits.items()
+    )

@@ -1,0 +1,194 @@
+"""Banks in one small file: what quantization keeps, damaged files, and the banks that ship."""
+
+import json
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from epinet_eqx.data import LinearLayer, PackedBank, pack_bank, quantization_loss, stored_base
+from epinet_eqx.epinet import attach
+from epinet_eqx.losses import CrossEntropy
+from epinet_eqx.training import fit
+from reproduce.banks import BANKS, MAX_CHANGE, decode, decoded_batches, open_shipped, read_index
+
+pytestmark = pytest.mark.once
+
+
+def make_splits(*, sizes=(("train", 30), ("test", 20)), dim=8, classes=5, seed=0):
+    rng = np.random.default_rng(seed)
+    linear = LinearLayer(rng.normal(size=(classes, dim)), rng.normal(size=classes))
+    splits = {}
+    for name, size in sizes:
+        features = rng.exponential(size=(size, dim)) * np.arange(dim)
+        logits = features @ linear.weight.T + linear.bias
+        splits[name] = {"features": features, "logits": logits, "y": rng.integers(0, classes, size)}
+    return splits, linear
+
+
+def test_features_are_kept_to_half_a_step_per_dimension(tmp_path):
+    splits, linear = make_splits()
+    pack_bank(tmp_path / "bank", splits, linear=linear, levels=128, linear_levels=65536)
+    bank = PackedBank(tmp_path / "bank")
+    assert (bank.splits, bank.feature_dim, bank.num_classes) == ({"train": 30, "test": 20}, 8, 5)
+    everything = np.concatenate([rows["features"] for rows in splits.values()])
+    half = (everything.max(axis=0) - everything.min(axis=0)) / 127 / 2
+    for name, rows in splits.items():
+        batch = bank.as_batch(name)
+        assert np.all(np.abs(np.asarray(batch.x["features"]) - rows["features"]) <= half * 1.001 + 1e-6)
+        logits = np.asarray(batch.x["features"]) @ linear.weight.T + linear.bias
+        np.testing.assert_allclose(batch.x["logits"], logits, atol=2e-3)
+        np.testing.assert_array_equal(batch.y, rows["y"])
+        np.testing.assert_array_equal(batch.i, np.arange(len(rows["y"])))
+
+
+def test_logits_alone_are_kept_to_half_a_step_per_row(tmp_path):
+    splits, _ = make_splits()
+    only = {name: {"logits": rows["logits"], "y": rows["y"]} for name, rows in splits.items()}
+    pack_bank(tmp_path / "bank", only)
+    bank = PackedBank(tmp_path / "bank")
+    assert bank.feature_dim == 0 and bank.linear is None
+    expected = only["test"]["logits"]
+    half = np.ptp(expected, axis=1, keepdims=True) / 255 / 2
+    assert np.all(np.abs(np.asarray(bank.as_batch("test").x["logits"]) - expected) <= half * 1.01)
+
+
+def test_equal_outputs_are_equal_files(tmp_path):
+    splits, linear = make_splits()
+    for name in ("first", "second"):
+        pack_bank(tmp_path / name, splits, linear=linear)
+    assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
+
+
+def test_quantization_loss_is_the_change_of_the_mean_log_loss(tmp_path):
+    splits, linear = make_splits()
+    pack_bank(tmp_path / "bank", splits, linear=linear, levels=4)
+    bank = PackedBank(tmp_path / "bank")
+    changes = []
+    for name, rows in splits.items():
+        log_p = [jax.nn.log_softmax(jnp.asarray(x)) for x in (bank.as_batch(name).x["logits"], rows["logits"])]
+        new, old = (-jnp.mean(jnp.take_along_axis(p, jnp.asarray(rows["y"])[:, None], axis=1)) for p in log_p)
+        changes.append(abs(float(new - old)))
+    assert quantization_loss(bank, splits) == pytest.approx(max(changes), rel=1e-4)
+    assert max(changes) > 0
+
+
+def test_an_epinet_trains_on_a_bank(tmp_path, getkey):
+    splits, linear = make_splits()
+    pack_bank(tmp_path / "bank", splits, linear=linear)
+    bank = PackedBank(tmp_path / "bank")
+    enn = attach(stored_base, num_classes=5, index_dim=3, example=bank.example(), key=getkey())
+    result = fit(enn, bank.as_batch("train"), CrossEntropy(), num_steps=2, progress=False, key=getkey())
+    assert bool(jnp.all(jnp.isfinite(result.enn.head(result.enn.embed(bank.example()), jnp.ones(3)))))
+
+
+def write_npz(path, number):
+    with path.open("wb") as file:
+        np.savez(file, format=np.array(number))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:-100]), "must be a bank of `pack_bank`; .*whole"),
+        (lambda path: write_npz(path, 1), "must be a bank of `pack_bank`"),
+        (lambda path: write_npz(path, 2), "must be a bank of `pack_bank`; format 2"),
+        (lambda path: path.unlink(), "is missing"),
+    ],
+    ids=["truncated", "empty", "format", "missing"],
+)
+def test_damaged_banks_are_refused(tmp_path, damage, message):
+    splits, linear = make_splits()
+    path = tmp_path / "bank"
+    pack_bank(path, splits, linear=linear)
+    damage(path)
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        PackedBank(path)
+
+
+def test_arguments_of_banks_are_checked(tmp_path):
+    splits, linear = make_splits()
+    with pytest.raises(ValueError, match="`levels` must be from 2 to 256; got 257"):
+        pack_bank(tmp_path / "bank", splits, linear=linear, levels=257)
+    with pytest.raises(ValueError, match="`linear_levels` must be from 2 to 65536; got 1"):
+        pack_bank(tmp_path / "bank", splits, linear=linear, linear_levels=1)
+    splits["test"]["features"][0, 0] = np.nan
+    with pytest.raises(ValueError, match="`features` must be finite"):
+        pack_bank(tmp_path / "bank", splits, linear=linear)
+    assert not (tmp_path / "bank").exists()
+    splits["test"]["features"][0, 0] = 1.0
+    pack_bank(tmp_path / "bank", splits, linear=linear)
+    bank = PackedBank(tmp_path / "bank")
+    with pytest.raises(ValueError, match="`split` must be among train, test; got 'val'"):
+        bank.as_batch("val")
+    with pytest.raises(ValueError, match="`start` must be from 0 to below 20"):
+        bank.as_batch("test", start=20)
+    np.testing.assert_array_equal(bank.as_batch("test", start=5, stop=7).i, [5, 6])
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+def test_images_of_every_mode_become_rgb(mode):
+    image = pytest.importorskip("PIL.Image")
+    import io
+
+    stream = io.BytesIO()
+    image.new(mode, (300, 280)).save(stream, "JPEG")
+    assert decode(stream.getvalue()).shape == (3, 224, 224)
+
+
+SHIPPED = [
+    (path.parent.name, name) for path in sorted(BANKS.glob("*/bank.json")) for name in read_index(path.parent.name)
+]
+
+
+def test_the_banks_that_ship_fit_into_40_megabytes():
+    assert {dataset for dataset, _ in SHIPPED} == {"imagenet", "cifar10"}
+    assert sum(path.stat().st_size for path in BANKS.rglob("*") if path.is_file()) <= 40e6
+
+
+@pytest.mark.parametrize(("dataset", "name"), SHIPPED)
+def test_a_bank_that_ships_is_what_its_index_says(dataset, name):
+    entry = read_index(dataset)[name]
+    bank = open_shipped(dataset, name)
+    assert bank.splits == entry["splits"]
+    assert entry["quantization"] <= MAX_CHANGE
+    for split, top1 in entry["top1"].items():
+        batch = bank.as_batch(split)
+        found = float(jnp.mean(jnp.argmax(batch.x["logits"], axis=1) == batch.y))
+        assert found == pytest.approx(top1, abs=0.005)
+
+
+def test_a_changed_bank_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("reproduce.banks.BANKS", tmp_path)
+    (tmp_path / "imagenet").mkdir()
+    splits, linear = make_splits()
+    pack_bank(tmp_path / "imagenet" / "name.npz", splits, linear=linear)
+    index = {"networks": {"name": {"file": "name.npz", "sha256": "0" * 64}}}
+    (tmp_path / "imagenet" / "bank.json").write_text(json.dumps(index))
+    with pytest.raises(ValueError, match="must have the checksum 000"):
+        open_shipped("imagenet", "name")
+
+
+ROOT = pathlib.Path(__file__).parent.parent
+IMAGES = [folder / "shared" / "data" / "imagenet" for folder in (ROOT.parent, ROOT.parent.parent)]
+IMAGES = [folder for folder in IMAGES if folder.is_dir()]
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not IMAGES, reason="needs images of ImageNet")
+def test_a_part_of_a_bank_is_made_anew():
+    from epinet_eqx.weights import pretrained
+    from reproduce.banks import outputs
+
+    try:
+        network, normalization = pretrained("squeezenet1_1")
+    except OSError as error:
+        pytest.skip(str(error))
+    new = outputs(network, normalization, decoded_batches([IMAGES[0] / "val_0.npz"], 64))
+    kept = open_shipped("imagenet", "squeezenet1_1").as_batch("val", stop=64)
+    np.testing.assert_array_equal(new["y"], kept.y)
+    step = np.ptp(np.asarray(kept.x["features"]))
+    assert np.abs(new["features"] - np.asarray(kept.x["features"])).max() < 0.02 * step
+    assert np.abs(new["logits"] - np.asarray(kept.x["logits"])).max() < 0.5
