@@ -33,7 +33,7 @@ BANKS = pathlib.Path(__file__).parent / "banks"
 BATCH_SIZE = 8
 # What quantization may change a log-loss by; settings are tried from the smallest file on.
 MAX_CHANGE = 4.5e-4
-SETTINGS = ((64, 256), (128, 256), (256, 256), (256, 4096), (256, 65536))
+SETTINGS = ((32, 256), (64, 256), (128, 256), (256, 256), (256, 4096), (256, 65536))
 
 # Networks of each depth whose features are kept, and how many training images they are kept for.
 NUM_WITH_FEATURES = 2
@@ -206,7 +206,9 @@ def make_cifar10(images: pathlib.Path, networks: pathlib.Path, work: pathlib.Pat
         if depth not in shapes:
             # One per depth: its places of running values are part of the compiled program.
             shapes[depth] = eqx.filter_eval_shape(lambda: cifar_resnet(depth, key=jr.key(0)))  # noqa: B023
-        network = with_statistics(*load_safetensors_weights(*shapes[depth], networks / entry["file"], naming="cifar"))
+        template, state = shapes[depth]
+        loaded = load_safetensors_weights(template, state, networks / entry["file"], naming="cifar")
+        network = with_statistics(*loaded)
         normalization = Normalization(tuple(entry["normalize"]["mean"]), tuple(entry["normalize"]["std"]))
         splits = {}
         for split in ("test", "train") if whole else ("test",):

@@ -25,17 +25,18 @@ class LinearLayer(NamedTuple):
     bias: np.ndarray
 
 
-def _quantize(values: np.ndarray, axis: int, levels: int) -> dict[str, np.ndarray]:
-    """Return integers from 0 to below `levels`, and the lowest value and the step along an axis."""
-    low, high = (function(values, axis=axis, keepdims=True).astype(np.float32) for function in (np.min, np.max))
-    step = np.where(high > low, (high - low) / (levels - 1), 1).astype(np.float32)
+def _quantize(values: np.ndarray, axis: int, levels: int, kind: type[np.floating]) -> dict[str, np.ndarray]:
+    """Return integers from 0 to below `levels`, and the lowest value and the step along an axis as floats of a kind."""
+    low, high = (function(values, axis=axis, keepdims=True).astype(kind) for function in (np.min, np.max))
+    step = np.where(high > low, (high - low) / (levels - 1), 1).astype(kind)
     codes = np.clip(np.round((values - low) / step), 0, levels - 1)
     return {"": codes.astype(np.uint8 if levels <= 256 else np.uint16), "_low": low, "_step": step}
 
 
 def _restore(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
     """Return the numbers that were quantized."""
-    return arrays[name] * arrays[f"{name}_step"] + arrays[f"{name}_low"]
+    low, step = (arrays[f"{name}_{part}"].astype(np.float32) for part in ("low", "step"))
+    return arrays[name] * step + low
 
 
 def pack_bank(
@@ -56,7 +57,7 @@ def pack_bank(
         path: the file, which is replaced if it exists.
         splits: for each split `y`, and `features` or `logits` or both.
         linear: the layer that makes logits of features.
-        levels: number of values of a feature, at most 256; fewer make a smaller file.
+        levels: number of values of a feature or a logit, at most 256; fewer make a smaller file.
         linear_levels: number of values of a weight, at most 65536.
         compress: whether the file is compressed, which takes most of the time.
     """
@@ -67,21 +68,21 @@ def pack_bank(
     arrays: dict[str, np.ndarray] = {"format": np.array(_FORMAT)}
     arrays |= {f"y_{name}": np.asarray(rows["y"], np.int16) for name, rows in splits.items()}
 
-    def add(name: str, values: list[np.ndarray], axis: int, levels: int) -> None:
+    def add(name: str, values: list[np.ndarray], axis: int, levels: int, kind: type[np.floating]) -> None:
         found = np.concatenate([np.asarray(value, np.float32) for value in values])
         if not np.isfinite(found).all():
             raise ValueError(f"`{name}` must be finite; some are not.")
-        parts = _quantize(found, axis, levels)
+        parts = _quantize(found, axis, levels, kind)
         # Dimension by dimension, which compresses better.
         parts[""] = np.asfortranarray(parts[""])
         arrays.update({f"{name}{part}": value for part, value in parts.items()})
 
     if all("features" in rows for rows in splits.values()):
-        add("features", [rows["features"] for rows in splits.values()], 0, levels)
+        add("features", [rows["features"] for rows in splits.values()], 0, levels, np.float32)
     if linear is None:
-        add("logits", [rows["logits"] for rows in splits.values()], 1, 256)
+        add("logits", [rows["logits"] for rows in splits.values()], 1, levels, np.float16)
     else:
-        add("weight", [linear.weight], 1, linear_levels)
+        add("weight", [linear.weight], 1, linear_levels, np.float32)
         arrays["bias"] = np.asarray(linear.bias, np.float32)
     method = zipfile.ZIP_LZMA if compress else zipfile.ZIP_STORED
     with atomic_file(pathlib.Path(path)) as temporary, zipfile.ZipFile(temporary, "w") as archive:
