@@ -109,7 +109,8 @@ def test_every_layer_of_a_network_has_a_name(name):
 @pytest.mark.parametrize(
     ("make", "feature_dim"),
     [(mobilenet_v2, 1280), (squeezenet, 512), (resnet_2015, 2048)],
-    ids=lambda value: str(value),
+    # A wrapped function shows its address, which differs between the processes that share the tests.
+    ids=("mobilenet_v2", "squeezenet", "resnet_2015"),
 )
 def test_output_is_linear_in_features(make, feature_dim):
     network = eqx.filter_eval_shape(make, 7, key=jr.key(0))
