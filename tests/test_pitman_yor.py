@@ -15,6 +15,7 @@ import pytest
 import epinet_eqx as epi
 from epinet_eqx import pitman_yor
 from epinet_eqx.networks import MLP, FunctionNetwork
+from epinet_eqx.pitman_yor._stable import noise_series, series_noise
 
 pytestmark = pytest.mark.once
 
@@ -180,6 +181,22 @@ def test_noise_in_single_precision_is_that_of_double(alpha):
         alpha64 = jnp.asarray(np.float64(np.float32(alpha)))
         double = np.asarray(pitman_yor.log_stable(alpha64, jnp.asarray(g1), jnp.asarray(g2)))
     np.testing.assert_allclose(single, double, rtol=2e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("alpha", [0.001, 0.02, 0.2, 0.7, 1.0])
+def test_series_of_the_noise_is_its_formula(alpha):
+    grid = jnp.linspace(-7.9, 7.9, 80)
+    g1, g2 = (g.reshape(-1) for g in jnp.meshgrid(grid, grid))
+    share = jnp.asarray(alpha)
+    found = jax.jit(lambda share: series_noise(noise_series(share), g1, g2))(share)
+    # The unit of the noise is 1 / alpha.
+    np.testing.assert_allclose(
+        alpha * found, alpha * pitman_yor.log_stable(share, g1, g2), atol=5e-4 if alpha < 0.1 else 5e-5
+    )
+    far = series_noise(noise_series(share), jnp.asarray([-90.0, 90.0]), jnp.asarray([90.0, -90.0]))
+    assert bool(jnp.all(jnp.isfinite(far)))
+    slope = jax.grad(lambda share: jnp.sum(series_noise(noise_series(share), g1, g2)))(share)
+    assert bool(jnp.isfinite(slope))
 
 
 @pytest.fixture

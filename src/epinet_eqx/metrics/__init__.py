@@ -16,3 +16,5 @@ from ._log_loss import log_losses as log_losses
 from ._log_loss import loss_grid as loss_grid
 from ._log_loss import marginal_log_loss as marginal_log_loss
 from ._log_loss import sampled_dyadic_log_loss as sampled_dyadic_log_loss
+from ._near import joint_gain as joint_gain
+from ._near import near_pairs as near_pairs

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import erfc
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree
 
 from .._checks import check_finite, check_positive, check_scalar, check_shape, num_examples
@@ -15,63 +14,16 @@ from .._tree import Frozen, unwrap
 from ..indices import GaussianIndex
 from ..networks import AbstractNetwork, as_network, trace_base
 from ._parts import AbstractAlpha, ConstantAlpha, FourierField
-
-# A Gaussian exceeds this with a probability below 1e-23; single precision holds that, and the gradients there.
-_MAX_DEVIATION = 10.0
-# Angles below which the logarithm of the sine over the angle is taken from its series.
-_SMALL_ANGLE = 0.03
-
-
-def _tail(g: Float[Array, "..."]) -> Float[Array, "..."]:
-    r"""Return $\Phi(-|g|)$, the smaller of the two tails, with full relative precision."""
-    return 0.5 * erfc(jnp.minimum(jnp.abs(g), _MAX_DEVIATION) * 2**-0.5)
-
-
-def _log_sinc(angle: Float[Array, "..."], rest: Float[Array, "..."]) -> Float[Array, "..."]:
-    r"""Return $\log(\sin(x) / x)$ of an angle in $(0, \pi]$, given what it lacks to $\pi$ with full precision."""
-    is_small = angle < _SMALL_ANGLE
-    square = jnp.square(jnp.where(is_small, angle, 0.0))
-    series = -square / 6 - jnp.square(square) / 180
-    large = jnp.where(is_small, 1.0, angle)
-    return jnp.where(is_small, series, jnp.log(jnp.sin(jnp.minimum(large, rest)) / large))
-
-
-def log_stable(
-    alpha: Float[Array, ""], g1: Float[Array, "*batch"], g2: Float[Array, "*batch"]
-) -> Float[Array, "*batch"]:
-    r"""Return $\log S$ with $E\, e^{-tS} = e^{-t^\alpha}$ for independent standard normal `g1` and `g2`.
-
-    Kanter's formula with $U = \pi \Phi(g_1)$ and $W = -\log \Phi(g_2)$:
-
-    $$S = \frac{\sin \alpha U}{(\sin U)^{1/\alpha}} \left(\frac{\sin((1 - \alpha) U)}{W}\right)^{(1 - \alpha)/\alpha}.$$
-
-    Each sine is divided by its argument, so that the powers of $U$ cancel before they are multiplied by $1/\alpha$, and
-    is taken of the smaller of an angle and what that angle lacks to $\pi$. At $\alpha = 1$ the result is exactly 0.
-
-    Args:
-        alpha: in [0.001, 1].
-        g1: Gaussian variables; beyond 10 deviations they count as 10.
-        g2: likewise.
-    """
-    small = _tail(g1)
-    angle = jnp.pi * jnp.where(g1 > 0, 1 - small, small)
-    rest = jnp.pi * jnp.where(g1 > 0, small, 1 - small)
-    other = 1 - alpha
-    tail = _tail(g2)
-    exponential = jnp.where(g2 > 0, -jnp.log1p(-tail), -jnp.log(tail))
-    # The logarithm of 1 - alpha is multiplied by 1 - alpha: at alpha = 1 any finite value will do.
-    log_other = jnp.log(jnp.maximum(other, jnp.finfo(other.dtype).eps))
-    power = log_other + _log_sinc(other * angle, rest + alpha * angle) - jnp.log(exponential)
-    first = jnp.log(alpha) + _log_sinc(alpha * angle, rest + other * angle)
-    return first - (_log_sinc(angle, rest) - other * power) / alpha
+from ._stable import noise_series, series_noise
 
 
 class PitmanYorEmbedding(NamedTuple):
-    """What all indices share: the tempered logits, `alpha`, and the unit vector that carries the fields."""
+    """What all indices share: tempered logits, `alpha` and its noise as a series, the unit vector of the fields."""
 
     logits: Float[Array, " classes"]
     alpha: Float[Array, ""]
     field: Float[Array, " field"]
+    series: Float[Array, " coefficients"]
 
 
 class PitmanYor(AbstractENN):
@@ -121,9 +73,8 @@ class PitmanYor(AbstractENN):
         logits, features = unwrap(self.base).with_features(x)
         check_shape("logits", logits, (self.num_classes,))
         standardized = self.field.standardize(features)
-        return PitmanYorEmbedding(
-            logits / self.temperature.value, unwrap(self.alpha)(standardized), self.field(standardized)
-        )
+        alpha = unwrap(self.alpha)(standardized)
+        return PitmanYorEmbedding(logits / self.temperature.value, alpha, self.field(standardized), noise_series(alpha))
 
     def heads(
         self, embedding: PitmanYorEmbedding, zs: Float[Array, "samples index"]
@@ -131,7 +82,7 @@ class PitmanYor(AbstractENN):
         """Return the logits at many indices, by one product with the field of the input."""
         check_shape("zs", zs, (zs.shape[0], *self.index.shape))
         gaussians = zs.reshape(zs.shape[0], 2, self.num_classes, -1) @ embedding.field
-        noise = log_stable(embedding.alpha, gaussians[:, 0], gaussians[:, 1])
+        noise = series_noise(embedding.series, gaussians[:, 0], gaussians[:, 1])
         return (embedding.logits / embedding.alpha)[None, :] + noise
 
     def with_parameters(

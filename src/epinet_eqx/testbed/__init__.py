@@ -18,6 +18,8 @@ def my_agent(problem, key):
 
 from ._evaluate import evaluate as evaluate
 from ._joint_batches import JointBatches as JointBatches
+from ._kl import LogJoint as LogJoint
+from ._kl import closed_form_kl as closed_form_kl
 from ._kl import count_nonfinite as count_nonfinite
 from ._kl import exact_kl as exact_kl
 from ._kl import given_kl as given_kl

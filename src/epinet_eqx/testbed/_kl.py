@@ -2,7 +2,7 @@ r"""How far predictions are from the truth: $\mathrm{KL}(P_{1:\tau} \| \hat P_{1
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -78,6 +78,57 @@ def _predicted_log_probs(
     return count_log_probs(log_p_at, counts, draws)
 
 
+LogJoint = Callable[
+    [Float[Array, "batches anchors features"], Float[np.ndarray, "cases anchors classes"]],
+    Float[Array, "batches cases"],
+]
+"""Maps anchors, and how often each class occurs at each of them in each case, to joint log-probabilities."""
+
+
+def closed_form_kl(
+    log_joint: LogJoint,
+    problem: Problem,
+    *,
+    taus: tuple[int, ...] = (1, 10),
+    num_batches: int = NUM_BATCHES,
+    key: PRNGKeyArray,
+) -> dict[int, Estimate]:
+    r"""Return the KL divergence for each tau of a predictor that knows its joint probabilities without any index.
+
+    The expectation is that of `exact_kl`, on the same anchors with the same key.
+
+    Args:
+        log_joint: the predictor; it is called once, with all cases of all tau.
+        problem: a problem with a true model; its data are not looked at.
+        taus: numbers of labels that are predicted jointly, at most 20 with two classes.
+        num_batches: number of pairs of anchors.
+        key: random key of the anchors.
+    """
+    check_taus(taus)
+    model, known = _true_model(problem), problem.knowledge
+    outcomes = NUM_ANCHORS * known.num_classes
+    for tau in taus:
+        if math.comb(tau + outcomes - 1, outcomes - 1) > _MAX_CASES:
+            raise ValueError(
+                f"`taus` must give at most {_MAX_CASES} cases of {known.num_classes} classes to be averaged exactly; "
+                f"got tau = {tau}. Use `sampled_kl`."
+            )
+    (anchor_key,) = named_keys(key, "anchors")
+    anchors = _draw_anchors(known.input_dim, num_batches, key=anchor_key)
+    cases = [outcome_cases(tau, outcomes) for tau in taus]
+    counts = np.concatenate([case_counts for case_counts, _ in cases])
+    # Each draw falls on either anchor with the same probability.
+    log_orders = [orders - tau * math.log(NUM_ANCHORS) for tau, (_, orders) in zip(taus, cases, strict=True)]
+    true = weigh_counts(jnp.asarray(counts, dtype=float), _true_log_probs(model, anchors)[None])[0]
+    predicted = log_joint(anchors, counts.reshape(-1, NUM_ANCHORS, known.num_classes))
+    weights = jnp.exp(true + jnp.asarray(np.concatenate(log_orders), dtype=float)[None, :])
+    # What the predictor excludes costs infinitely much, also where its weight underflows.
+    terms = jnp.where(jnp.isneginf(predicted), jnp.inf, weights * (true - predicted))
+    ends = list(itertools.accumulate(len(orders) for orders in log_orders))[:-1]
+    values = [jnp.sum(part, axis=1) for part in jnp.split(terms, ends, axis=1)]
+    return {tau: Estimate(value, math.inf, tau, True) for tau, value in zip(taus, values, strict=True)}
+
+
 def exact_kl(
     enn: AbstractENN,
     problem: Problem,
@@ -105,30 +156,13 @@ def exact_kl(
         num_batches: number of pairs of anchors.
         key: random key of the anchors; with the same key, agents are compared on the same anchors.
     """
-    check_taus(taus)
-    model, known = _true_model(problem), problem.knowledge
-    outcomes = NUM_ANCHORS * known.num_classes
-    for tau in taus:
-        if math.comb(tau + outcomes - 1, outcomes - 1) > _MAX_CASES:
-            raise ValueError(
-                f"`taus` must give at most {_MAX_CASES} cases of {known.num_classes} classes to be averaged exactly; "
-                f"got tau = {tau}. Use `sampled_kl`."
-            )
     draws = check_draws(enn, draws)
-    (anchor_key,) = named_keys(key, "anchors")
-    anchors = _draw_anchors(known.input_dim, num_batches, key=anchor_key)
-    cases = [outcome_cases(tau, outcomes) for tau in taus]
-    counts = jnp.concatenate([jnp.asarray(case_counts, dtype=float) for case_counts, _ in cases])
-    # Each draw falls on either anchor with the same probability.
-    log_orders = [orders - tau * math.log(NUM_ANCHORS) for tau, (_, orders) in zip(taus, cases, strict=True)]
-    true = weigh_counts(counts, _true_log_probs(model, anchors)[None])[0]
-    predicted = _predicted_log_probs(enn, anchors, counts, draws)
-    weights = jnp.exp(true + jnp.asarray(np.concatenate(log_orders), dtype=float)[None, :])
-    # What the ENN excludes costs infinitely much, also where its weight underflows.
-    terms = jnp.where(jnp.isneginf(predicted), jnp.inf, weights * (true - predicted))
-    ends = list(itertools.accumulate(len(orders) for orders in log_orders))[:-1]
-    values = [jnp.sum(part, axis=1) for part in jnp.split(terms, ends, axis=1)]
-    return {tau: Estimate(value, draws.num_samples, tau, draws.exact) for tau, value in zip(taus, values, strict=True)}
+
+    def log_joint(anchors: Array, counts: np.ndarray) -> Float[Array, "batches cases"]:
+        return _predicted_log_probs(enn, anchors, jnp.asarray(counts.reshape(len(counts), -1), dtype=float), draws)
+
+    found = closed_form_kl(log_joint, problem, taus=taus, num_batches=num_batches, key=key)
+    return {tau: Estimate(own.values, draws.num_samples, tau, draws.exact) for tau, own in found.items()}
 
 
 def _draw_counts(

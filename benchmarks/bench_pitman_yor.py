@@ -1,0 +1,49 @@
+"""The sampled Pitman-Yor head against the epinet's contraction, at the size of ImageNet's epinet."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+
+import epinet_eqx as epi
+from epinet_eqx import pitman_yor
+
+from ._measure import Ratio, minimum_times
+
+BATCH, FEATURES, CLASSES, INDEX_DIM = 64, 2048, 1000, 30
+# The logits of a chunk are 10 MB. After some chunks, more of them change nothing about the ratio.
+SAMPLES, CHUNK = 100, 20
+
+
+def _in_chunks(enn: epi.AbstractENN, embeddings: object, zs: jax.Array) -> object:
+    """Return the compiled sum of outputs over indices, which stands for what an evaluation keeps."""
+    chunks = zs.reshape(-1, CHUNK, zs.shape[1])
+
+    @jax.jit
+    def run(embeddings: object) -> jax.Array:
+        def step(total: jax.Array, zs: jax.Array) -> tuple[jax.Array, None]:
+            return total + jnp.sum(jax.vmap(lambda embedding: enn.heads(embedding, zs))(embeddings), axis=1), None
+
+        return jax.lax.scan(step, jnp.zeros((BATCH, CLASSES)), chunks)[0]
+
+    return lambda: run(embeddings)
+
+
+def main() -> list[Ratio]:
+    """Return the time of the head over that of the epinet."""
+    keys = jr.split(jr.key(0), 5)
+
+    def base(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return x[:CLASSES], x
+
+    epinet = epi.attach(base, num_classes=CLASSES, index_dim=INDEX_DIM, example=jnp.zeros(FEATURES), key=keys[0])
+    epinet = eqx.tree_at(lambda enn: enn.priors, epinet, ())
+    x = jr.normal(keys[1], (BATCH, FEATURES))
+    head = pitman_yor.attach(base, x, alpha=0.2, key=keys[2])
+    runs = [
+        _in_chunks(enn, jax.vmap(enn.embed)(x), enn.index.sample_many(SAMPLES, key=key))
+        for enn, key in ((head, keys[3]), (epinet, keys[4]))
+    ]
+    times = minimum_times(runs, rounds=5)
+    name = "pitman_yor: time of the sampled head over the epinet's heads"
+    return [Ratio(name, times[0] / times[1], 2.0, at_most=True)]

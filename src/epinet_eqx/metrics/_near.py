@@ -1,0 +1,75 @@
+"""Joint predictions of *different* inputs: what no amount of coherence on repeated ones can buy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, Int, PyTree, Shaped
+
+from .._checks import check_finite
+from .._draws import Draws
+from .._enn import AbstractENN
+from .._likelihoods import CATEGORICAL, AbstractLikelihood
+from ._estimate import Estimate
+from ._scores import check_data, checked_scores
+
+_BLOCK = 1024
+
+
+def joint_gain(
+    enn: AbstractENN,
+    x: PyTree[ArrayLike],
+    y: Shaped[ArrayLike, "batch ..."],
+    draws: Draws,
+    *,
+    likelihood: AbstractLikelihood = CATEGORICAL,
+) -> Estimate:
+    r"""Return what the joint prediction of two inputs adds to the product of its marginals, for each pair.
+
+    $\ln \hat P(y_1, y_2) - \ln \hat P(y_1) - \ln \hat P(y_2)$ of consecutive pairs, in nats; larger is better. It is 0
+    for whoever takes different inputs to be independent, whatever their marginals and however coherent they are on one
+    input: unlike the dyadic loss it cannot be had by repeating a label. Choose inputs that have to do with one another,
+    such as those of `near_pairs`.
+
+    Args:
+        enn: the ENN.
+        x: inputs, an array or a tree of arrays with a leading batch axis of even length; consecutive ones are pairs.
+        y: targets.
+        draws: the indices to average over.
+        likelihood: how an output becomes a distribution of the target.
+    """
+    data = check_data(enn, x, y, draws, group_size=2, likelihood=likelihood)
+    (scores,) = checked_scores(enn, data, jnp.ones((1, 2)))
+    gain = scores.joint[:, 0] - jnp.sum(scores.marginal, axis=1)
+    return Estimate(gain, data.draws.num_samples, 2, data.draws.exact)
+
+
+@jax.jit
+def _nearest(
+    features: Float[Array, "batch features"], rows: Float[Array, "rows features"], numbers: Int[Array, " rows"]
+) -> Int[Array, " rows"]:
+    squares = jnp.sum(jnp.square(features), axis=1)
+    distances = squares[None, :] - 2 * jnp.matmul(rows, features.T, precision="highest")
+    distances = jnp.where(numbers[:, None] == jnp.arange(features.shape[0])[None, :], jnp.inf, distances)
+    return jnp.argmin(distances, axis=1)
+
+
+def near_pairs(features: Float[ArrayLike, "batch features"]) -> Int[np.ndarray, "pairs 2"]:
+    """Return the pairs of inputs that are each other's nearest neighbor: none is in two of them.
+
+    Args:
+        features: one row per input; standardize them if their scales differ.
+    """
+    values: Array = check_finite("features", jnp.asarray(features))
+    if values.ndim != 2 or values.shape[0] < 2:
+        raise ValueError(f"`features` must be a matrix with a row for each of at least 2 inputs; got {values.shape}.")
+    count = values.shape[0]
+    parts = []
+    for start in range(0, count, _BLOCK):
+        # The last block is filled up by the one before it, so that one program does for all.
+        first = max(0, min(start, count - _BLOCK))
+        numbers = jnp.arange(first, min(first + _BLOCK, count))
+        parts.append(np.asarray(_nearest(values, values[numbers], numbers))[start - first :])
+    nearest = np.concatenate(parts)
+    own = np.arange(count)
+    is_first = (nearest[nearest] == own) & (own < nearest)
+    return np.stack([own[is_first], nearest[is_first]], axis=1)

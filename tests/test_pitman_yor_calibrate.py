@@ -1,0 +1,115 @@
+"""Fitting the Pitman-Yor head: known parameters are found, what labels cannot tell is said, bad input is a sentence."""
+
+import functools as ft
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from epinet_eqx import pitman_yor
+from epinet_eqx.networks import FunctionNetwork
+from epinet_eqx.pitman_yor import calibrate
+
+pytestmark = pytest.mark.once
+
+TEMPERATURE = 2.0
+
+
+def make_base(x):
+    """Return logits that are twice too sharp, and the input as features."""
+    return TEMPERATURE * x, x
+
+
+@ft.partial(jax.jit, static_argnames=("num_inputs", "num_labels"))
+def simulate(alpha, num_inputs, num_labels, slope, key):
+    """Return inputs, and counts of labels that are drawn from the head itself."""
+    x_key, noise_key, label_key = jr.split(key, 3)
+    x = 1.5 * jr.normal(x_key, (num_inputs, 3))
+    share = jnp.clip(alpha + slope * jnp.sign(x[:, 0]), 0.01, 1.0)
+    g1, g2 = jr.normal(noise_key, (2, num_inputs, 3))
+    noise = jax.vmap(pitman_yor.log_stable)(share, g1, g2)
+    logits = jax.nn.log_softmax(x) / share[:, None] + noise
+    labels = jr.categorical(label_key, logits[:, None, :], shape=(num_inputs, num_labels))
+    return x, jnp.sum(jax.nn.one_hot(labels, 3, dtype=int), axis=1)
+
+
+def head(x, key):
+    return pitman_yor.attach(FunctionNetwork(make_base), x, alpha=0.9, key=key)
+
+
+def test_parameters_of_a_simulation_are_found_with_honest_errors(getkey):
+    x, _ = simulate(0.4, 400, 5, 0.0, getkey())
+    enn, scores = head(x, getkey()), []
+    for _ in range(30):
+        x, counts = simulate(0.4, 400, 5, 0.0, getkey())
+        found = calibrate(enn, x, counts)
+        assert found.is_identified
+        scores.append(
+            [
+                (found.alpha - 0.4) / found.alpha_error,
+                (found.temperature - TEMPERATURE) / found.temperature_error,
+            ]
+        )
+    scores = np.array(scores)
+    # Thirty standard normal scores each: these bounds are missed about once in ten thousand.
+    spread = np.sqrt(np.mean(scores**2, axis=0))
+    assert np.all(np.abs(scores) < 5) and np.all(spread > 0.55) and np.all(spread < 1.55), spread
+    assert found.joint.mean < found.joint_before.mean and found.marginal.mean < found.marginal_before.mean
+    assert found.enn.temperature.value == found.temperature
+    exact = pitman_yor.joint_log_prob(x[:2] * TEMPERATURE / found.temperature, counts[:2], found.alpha)
+    assert float(found.joint.values[0]) == pytest.approx(-float(exact), rel=1e-4)
+    free = calibrate(enn, x, counts, hold_marginals=False)
+    assert free.joint.mean <= found.joint.mean + 1e-5 and free.marginal.mean >= found.marginal.mean - 1e-5
+    assert abs(free.alpha - 0.4) < 5 * free.alpha_error
+
+
+def test_one_label_per_input_does_not_say_what_alpha_is(getkey):
+    x, counts = simulate(0.4, 400, 1, 0.0, getkey())
+    y = jnp.argmax(counts, axis=1)
+    found = calibrate(head(x, getkey()), x, y)
+    assert not found.is_identified and found.alpha < 0.005 and jnp.isinf(found.alpha_error)
+    assert "`alpha` is at its lower end" in str(found)
+    assert abs(found.temperature - TEMPERATURE) < 4.5 * found.temperature_error
+    # The limit: the sum of the marginal losses of the two inputs.
+    np.testing.assert_allclose(found.joint.values, 2 * found.marginal.values * (1 - 2**-10), rtol=0.02, atol=0.02)
+
+
+def test_alpha_by_features_is_found_where_it_varies(getkey):
+    x, counts = simulate(0.5, 1200, 6, 0.35, getkey())
+    found = calibrate(head(x, getkey()), x, counts, by_features=True)
+    alphas = jax.vmap(lambda x: found.enn.embed(x).alpha)(x)
+    assert jnp.mean(alphas[x[:, 0] > 1]) > 0.65 and jnp.mean(alphas[x[:, 0] < -1]) < 0.35
+    flat = calibrate(head(x, getkey()), x, counts)
+    assert found.joint.mean < flat.joint.mean
+    assert jnp.isfinite(found.alpha_error)
+
+
+def test_probabilities_are_labels_that_are_drawn(getkey):
+    x, _ = simulate(1.0, 200, 1, 0.0, getkey())
+    # Everyone draws from the prediction itself: alpha is one.
+    found = calibrate(head(x, getkey()), x, jax.nn.softmax(x), key=getkey())
+    assert found.alpha > 0.9 and abs(found.temperature - TEMPERATURE) < 0.3
+
+
+BAD = {
+    "too few": ({"x": jnp.eye(3)[:2], "y": jnp.asarray([0, 1])}, "an even number of inputs, at least 80 to fit 2"),
+    "negative": ({"y": -jnp.ones((100, 3), int)}, "`y` must not be negative; got -1"),
+    "no second label": ({"y": jnp.tile(jnp.asarray([1, 0, 0]), (100, 1))}, "two of some; got from 1 to 1"),
+    "no label": ({"y": jnp.zeros((100, 3), int)}, "at least one label of each input"),
+    "sum": ({"y": jnp.full((100, 3), 0.5)}, "`y` must hold probabilities that sum to 1 for each input; got 1.5"),
+    "no key": ({"y": jnp.full((100, 3), 1 / 3)}, "`key` must be given where `y` holds probabilities"),
+    "shape": ({"y": jnp.zeros((100, 2))}, r"`y` must hold one label per input, \(100,\), or counts"),
+    "not a class": ({"y": jnp.full(100, 7)}, "`y` must hold classes from 0 to 2"),
+    "tau": ({"tau": 0}, "`tau` must be a positive integer"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_calibrate_says_what_is_wrong(name, getkey, as_user):
+    changed, message = BAD[name]
+    x = jr.normal(getkey(), (100, 3))
+    arguments = {"x": x, "y": jnp.zeros(100, int), **changed}
+    with pytest.raises(ValueError, match=message):
+        calibrate(head(x, getkey()), **arguments)
