@@ -190,9 +190,8 @@ def test_series_of_the_noise_is_its_formula(alpha):
     share = jnp.asarray(alpha)
     found = jax.jit(lambda share: series_noise(noise_series(share), g1, g2))(share)
     # The unit of the noise is 1 / alpha.
-    np.testing.assert_allclose(
-        alpha * found, alpha * pitman_yor.log_stable(share, g1, g2), atol=5e-4 if alpha < 0.1 else 5e-5
-    )
+    tolerance = 2e-3 if alpha < 0.01 else 5e-4 if alpha < 0.1 else 5e-5
+    np.testing.assert_allclose(alpha * found, alpha * pitman_yor.log_stable(share, g1, g2), atol=tolerance)
     far = series_noise(noise_series(share), jnp.asarray([-90.0, 90.0]), jnp.asarray([90.0, -90.0]))
     assert bool(jnp.all(jnp.isfinite(far)))
     slope = jax.grad(lambda share: jnp.sum(series_noise(noise_series(share), g1, g2)))(share)
