@@ -9,8 +9,8 @@ from .._checks import check_finite
 from .._draws import Draws
 from .._enn import AbstractENN
 from .._likelihoods import CATEGORICAL, AbstractLikelihood
+from .._scores import check_data, checked_scores
 from ._estimate import Estimate
-from ._scores import check_data, checked_scores
 
 _BLOCK = 1024
 
