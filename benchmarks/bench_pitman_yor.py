@@ -1,5 +1,8 @@
 """The sampled Pitman-Yor head against the epinet's contraction, at the size of ImageNet's epinet."""
 
+from collections.abc import Callable
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -15,12 +18,12 @@ BATCH, FEATURES, CLASSES, INDEX_DIM = 64, 2048, 1000, 30
 SAMPLES, CHUNK = 100, 20
 
 
-def _in_chunks(enn: epi.AbstractENN, embeddings: object, zs: jax.Array) -> object:
+def _in_chunks(enn: epi.AbstractENN, embeddings: Any, zs: jax.Array) -> Callable[[], Any]:
     """Return the compiled sum of outputs over indices, which stands for what an evaluation keeps."""
     chunks = zs.reshape(-1, CHUNK, zs.shape[1])
 
     @jax.jit
-    def run(embeddings: object) -> jax.Array:
+    def run(embeddings: Any) -> jax.Array:
         def step(total: jax.Array, zs: jax.Array) -> tuple[jax.Array, None]:
             return total + jnp.sum(jax.vmap(lambda embedding: enn.heads(embedding, zs))(embeddings), axis=1), None
 

@@ -42,6 +42,13 @@ def test_regression_runs(tmp_path):
     assert (tmp_path / "regression.png").stat().st_size > 10_000
 
 
+def test_head_is_calibrated_and_prints_what_is_shown(tmp_path):
+    example = next(own for own in EXAMPLES if "pitman_yor.calibrate" in own)
+    shown = re.search(r"```text\n(temperature .*?)```", README, re.DOTALL).group(1)
+    printed = run(example, tmp_path)
+    assert np.allclose(numbers(printed), numbers(shown), rtol=0.02)
+
+
 def test_citation_is_of_this_version_and_of_the_paper():
     text = (ROOT / "CITATION.cff").read_text()
     (version,) = re.findall(r'^__version__ = "(.+)"', (ROOT / "src/epinet_eqx/__init__.py").read_text(), re.MULTILINE)

@@ -3,7 +3,7 @@
 import pytest
 
 from reproduce import __main__ as cli
-from reproduce import runner, verify
+from reproduce import results, verify
 from reproduce.claims import Verdict
 from reproduce.paths import REFERENCE, Output
 from reproduce.registry import REGISTRY
@@ -26,4 +26,4 @@ def test_artifacts_run_agree_and_are_drawn(output, name):
     assert comparison.differences == () and comparison.num_rows > 0
     assert output.figure(name, "pdf").read_bytes().startswith(b"%PDF")
     # Two problems prove nothing, but a verdict there must be.
-    assert all(line.verdict in Verdict for line in runner.settle([REGISTRY[name]], output))
+    assert all(line.verdict in Verdict for line in results.settle([REGISTRY[name]], output))
