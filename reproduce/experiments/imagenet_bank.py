@@ -7,8 +7,9 @@ the training set is not at hand; what fitting on the bank's training-like images
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -26,7 +27,6 @@ from epinet_eqx.pitman_yor import logits_log_losses
 from epinet_eqx.training import fit
 
 from ..banks import open_shipped
-from .replication_scores import _allocations, _log_means
 
 Row = dict[str, Any]
 
@@ -82,7 +82,13 @@ class BankStudy:
     limit: int | None = None
 
 
-class Scores(eqx.Module):
+def _log_means(log_p: Float[np.ndarray, "samples ..."], counts: tuple[int, ...]) -> Float[np.ndarray, "counts ..."]:
+    """Return the logarithms of the means over the first `counts` samples."""
+    sums = np.logaddexp.accumulate(log_p, axis=0)
+    return np.stack([sums[count - 1] - np.log(count) for count in counts])
+
+
+class Scores(NamedTuple):
     """Log-probabilities of the labels at each temperature and index, and whether the average prediction is wrong."""
 
     own: Float[np.ndarray, "temperatures samples images"]
@@ -90,10 +96,13 @@ class Scores(eqx.Module):
 
     def at(self, place: int, counts: tuple[int, ...], tau: int = 10) -> tuple[np.ndarray, np.ndarray]:
         """Return the marginal loss of each image and the exact dyadic loss of each pair, for each number of indices."""
-        own = jnp.asarray(self.own[place])
-        cases, weights = _allocations(tau)
-        joint = _log_means(jnp.einsum("mpa,ca->mpc", own.reshape(own.shape[0], -1, 2), cases), counts)
-        return np.asarray(-_log_means(own, counts)), np.asarray(-joint @ weights)
+        own = self.own[place].astype(np.float64)
+        first, second = own[:, 0::2, None], own[:, 1::2, None]
+        # How many of the tau draws fall on the first image of a pair, and the probability of each number.
+        falls = np.arange(tau + 1)
+        weights = np.array([math.comb(tau, k) / 2**tau for k in falls])
+        joint = _log_means(first * falls + second * (tau - falls), counts)
+        return -_log_means(own, counts), -joint @ weights
 
     def best(self) -> int:
         """Return the place of the temperature with the smallest joint loss."""
@@ -170,12 +179,11 @@ def _masked(features: Array, weight: Array, bias: Array, masks: Array) -> Float[
     return jax.lax.map(lambda mask: (features * mask[None]) @ weight.T + bias[None], masks)
 
 
-def dropout_outputs(bank: PackedBank, rate: float, num_masks: int, key: PRNGKeyArray) -> Outputs:
-    """Return the outputs with dropout on the features; a mask is shared by all images."""
+def dropout_outputs(bank: PackedBank, rate: float, noise: Float[Array, "masks features"]) -> Outputs:
+    """Return the outputs with dropout on the features where uniform noise is below the rate, for all images alike."""
     assert bank.linear is not None
     weight, bias = jnp.asarray(bank.linear.weight), jnp.asarray(bank.linear.bias)
-    kept = 1 - rate
-    masks = jr.bernoulli(key, kept, (num_masks, bank.feature_dim)).astype(jnp.float32) / kept
+    masks = (noise >= rate).astype(jnp.float32) / (1 - rate)
 
     def run(batch: Batch) -> Iterator[Array]:
         yield _masked(batch.x["features"], weight, bias, masks)
@@ -350,8 +358,8 @@ def dropout_rows(lab: Lab, name: str) -> list[Row]:
     data = bank.as_batch("val")
 
     def make(fold: int, training: Batch, tuning: Batch) -> Outputs:
-        key = lab.key_of(f"{name} masks", fold)
-        tried = [dropout_outputs(bank, rate, lab.study.num_masks, key) for rate in lab.study.dropout_rates]
+        noise = jr.uniform(lab.key_of(f"{name} masks", fold), (lab.study.num_masks, bank.feature_dim))
+        tried = [dropout_outputs(bank, rate, noise) for rate in lab.study.dropout_rates]
         last = (lab.study.num_masks,)
         losses = [score(outputs, tuning, (1.0,)).at(0, last)[1].mean() for outputs in tried]
         return tried[int(np.argmin(losses))]
