@@ -97,7 +97,7 @@ def test_code_that_is_not_run_is_said_to_be_and_compiles():
     found = [(page, match) for page, text in TEXTS.items() for match in titled.findall(text)]
     assert all(title.endswith('(not run here)"') for _, (title, _) in found)
     # The lines of adapters.md are run by tests/test_adapters.py.
-    assert {page for page, _ in found} == {"adapters.md", "tutorials/other_frameworks.md"}
+    assert {page for page, _ in found} == {"adapters.md", "api/weights.md", "tutorials/other_frameworks.md"}
     for _, (_, code) in found:
         compile(code, "page", "exec")
 
