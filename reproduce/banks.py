@@ -224,7 +224,7 @@ def make_cifar10(images: pathlib.Path, networks: pathlib.Path, work: pathlib.Pat
         entry = {**_pack_smallest(target / f"{name}.npz", splits, linear), "depth": depth, "source": entry["source"]}
         index[name] = entry
         print(name, entry["bytes"], entry["quantization"], flush=True)
-        about = f"CIFAR-10: test images, and the first {NUM_CIFAR_TRAIN} training images."
+        about = "CIFAR-10: test images and, for some networks, the first training images, as many as `splits` says."
         _write_index(target, index, "cifar10 IMAGES NETWORKS", about)
 
 
