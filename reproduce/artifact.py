@@ -56,8 +56,8 @@ def source_of(module: str) -> bytes:
 
 
 def _undrawn(rows: Sequence[Any]) -> Any:
-    """Stand for the drawing until the registry finds it in the artifact's file."""
-    raise NotImplementedError
+    """Refuse to draw an artifact that was not taken from the registry, which finds `draw` in the artifact's file."""
+    raise TypeError("`draw` must be the function in the artifact's file; take the artifact from `REGISTRY`.")
 
 
 @dataclass(frozen=True, kw_only=True)

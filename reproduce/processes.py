@@ -24,6 +24,9 @@ from typing import Any
 from .errors import ReproduceError
 from .memory import share_programs
 
+# `pickle` reads nothing here but what a parent and the processes that it started send each other: their pipes have no
+# name that anyone else could open.
+
 # JAX has threads, and a forked copy of it may hang.
 _CONTEXT = multiprocessing.get_context("spawn")
 

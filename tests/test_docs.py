@@ -11,6 +11,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+BANKS = ROOT / "reproduce" / "banks"
 # The tools of the documentation are not a package.
 sys.path.insert(0, str(DOCS))
 
@@ -195,6 +196,14 @@ def test_measurements_of_the_replication_are_filled_in():
 def test_licenses_are_filled_in():
     filled = hooks.fill_in_licenses(TEXTS["licenses.md"])
     assert "<!--" not in filled and "| CIFAR-10H |" in filled and "BY-NC-SA" in filled
+
+
+def test_the_accuracies_of_public_networks_are_those_of_the_bank():
+    networks = json.loads((BANKS / "imagenet" / "bank.json").read_text())["networks"]
+    shown = dict(re.findall(r"^\| `(\w+)` \| (\d+\.\d) \|", TEXTS["api/weights.md"], re.MULTILINE))
+    assert shown.keys() == networks.keys()
+    for name, value in shown.items():
+        assert abs(float(value) - 100 * networks[name]["top1"]["val"]) <= 0.0501, name
 
 
 def test_pages_that_need_a_network_are_found():
