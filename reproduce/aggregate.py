@@ -39,7 +39,7 @@ def to_csv(records: Iterable[Record]) -> str:
 
 
 def write_csv(path: Path, records: Iterable[Record]) -> None:
-    """Write the CSV of an artifact, atomically; one that says the same already stays as old as it is."""
+    """Write the CSV of an artifact, atomically; an unchanged file keeps its time stamp."""
     content = to_csv(records).encode()
     if not path.exists() or path.read_bytes() != content:
         write_atomically(path, content)

@@ -9,7 +9,7 @@ from typing import Any
 from .errors import ReproduceError
 from .provenance import versions
 
-# A task that has lost so many workers is given up: it is probably what kills them.
+# A task that has cost this many workers is abandoned: it is probably what kills them.
 _MAX_LOST = 3
 
 

@@ -30,7 +30,7 @@ from .memory import share_programs
 # JAX has threads, and a forked copy of it may hang.
 _CONTEXT = multiprocessing.get_context("spawn")
 
-# A task that has lost so many processes is given up: it is probably what kills them.
+# A task that has cost this many processes is abandoned: it is probably what kills them.
 _MAX_LOST = 3
 
 # Seconds of silence after which to look for dead workers whose pipe is kept open by a process that they started.
@@ -72,7 +72,7 @@ def _portable(error: Exception) -> Exception:
 
 
 def _work(pipe: Connection, programs: str) -> None:
-    """Compute tasks until there are no more; send each result as soon as it is there, and how the task ended."""
+    """Compute tasks until there are no more; send each result when it is ready, then how the task ended."""
     # Ctrl-C in a terminal reaches all processes; the parent is the one that answers it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A program that a task starts must not keep the pipe open after this process.

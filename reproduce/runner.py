@@ -130,11 +130,11 @@ def run(
 
     Args:
         chosen: the artifacts.
-        records: the records there are; new ones are added, each as soon as it is there.
+        records: the existing records; each new one is added when it is written.
         inputs: the folders that experiments read.
         force: whether to compute again what has a record.
         executor: where the groups are computed.
-        progress: is told what is done.
+        progress: receives each finished unit.
         finish: called with each artifact as soon as it is complete.
     """
     if force:

@@ -116,7 +116,7 @@ def scaling_figure(rows: Rows, agents: Sequence[str], cost: str) -> Figure:
 
 
 def of(agent: str, *, size: Extreme = SMALLEST, indices: int = NUM_SAMPLES) -> Select:
-    """Return an agent's smallest or largest variant with so many indices, if it needs any."""
+    """Return an agent's smallest or largest variant with this many indices, if it needs any."""
     return select(agent=agent, size=size, indices=indices)
 
 

@@ -14,7 +14,7 @@ from ..style import AGENTS, INK, MUTED, Look
 
 
 def fewer(acquisition: str, other: str = "uniform") -> Measure:
-    """Compare the labels that two rules of acquisition need; where no run gets there, nothing is told."""
+    """Compare the labels that two rules of acquisition need; undecided where no run reaches the level."""
 
     def measure(rows: Rows) -> Measurement:
         own, others = (where(rows, row="needed", acquisition=name) for name in (acquisition, other))

@@ -12,7 +12,7 @@ from ._images import COSTS, METRICS, Rows, image_artifact, mean_of, of, sizes_of
 
 
 def _with(num_samples: int) -> Select:
-    """Return the epinets on the smallest base with so many indices."""
+    """Return the epinets on the smallest base with this many indices."""
     return select(agent="epinet", size=SMALLEST, num_samples=num_samples)
 
 

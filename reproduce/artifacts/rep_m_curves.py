@@ -9,7 +9,7 @@ from ._replication import RECIPES, TAU, errorbar, look_of, study_figure
 
 
 def _with(num_samples: int) -> Select:
-    """Return the cold epinets on bases of the smallest depth with so many indices."""
+    """Return the cold epinets on bases of the smallest depth with this many indices."""
     return select(part="epinets", recipe="cold", kind="tuned", tau=TAU, num_samples=num_samples, depth=SMALLEST)
 
 

@@ -12,7 +12,7 @@ _RELEASED = select(part="epinets", recipe="released", num_samples=50, **_UNTUNED
 
 
 def _ensembles(size: int) -> Select:
-    """Return the ensembles of so many particles."""
+    """Return the ensembles of this many particles."""
     return select(part="ensembles", size=size, **_UNTUNED)
 
 

@@ -14,6 +14,6 @@ def set_log_scale(ax: Axes) -> None:
 
 
 def add_legend(figure: Figure, ax: Axes, *, columns: int = 7) -> None:
-    """Put the legend of a panel above the figure, in so many columns at most."""
+    """Put the legend of a panel above the figure, in at most this many columns."""
     handles, names = ax.get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=min(len(names), columns))
