@@ -255,7 +255,7 @@ def _choose(arguments: argparse.Namespace) -> tuple[list[Artifact], Output]:
         raise unknown("--tier", arguments.tier, TIERS)
     variant = Variant(dataset=arguments.dataset, preset=arguments.preset)
     only = [name for group in arguments.only for name in group.split(",")]
-    chosen = select(only, arguments.session, tier=arguments.tier)
+    chosen = select(only, arguments.session, tier=arguments.tier, variant=variant)
     if not chosen:
         raise UsageError(f"`--only` must name artifacts of the session {arguments.session}; got {', '.join(only)}.")
     if variant.name:

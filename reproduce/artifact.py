@@ -88,6 +88,8 @@ class Artifact:
         tolerances: of `verify`, by column; a column without one must be equal.
         place: where the paper has it, or what its claims are about; a claim may name another place.
         claims: its claims.
+        from_scratch: the same figure with everything trained here, where the tier `laptop` reads the shipped banks: it
+            is computed at the other tiers, and wherever another data set or preset is chosen.
         id: name of its file.
         draw: the function `draw` of its file, which maps rows to a figure.
     """
@@ -112,6 +114,7 @@ class Artifact:
     tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
     place: str = "beyond the paper"
     claims: tuple[Claim, ...] = ()
+    from_scratch: "Artifact | None" = None
     id: str = ""
     draw: Callable[..., Any] = _undrawn
 
@@ -125,11 +128,17 @@ class Artifact:
         """Whether it is a figure, table or theorem of the paper."""
         return self.id.startswith(("fig", "tab", "thm"))
 
+    def at(self, tier: str, variant: Variant = DEFAULT) -> "Artifact":
+        """Return the artifact as it is computed at a tier."""
+        if self.from_scratch is None or (tier == "laptop" and not variant.name):
+            return self
+        return self.from_scratch
+
     def at_tier(self, tier: str, variant: Variant = DEFAULT) -> Config:
         """Return the configuration at a tier, of another data set or preset if it has them."""
         if tier not in self.tiers:
             raise unknown("--tier", tier, self.tiers)
-        config = self.tiers[tier]
+        config = self.at(tier, variant).tiers[tier]
         return variant.apply(config, tier) if isinstance(config, ImageStudy) and variant.name else config
 
     @property
@@ -160,6 +169,7 @@ class Artifact:
         """Return what the corner of the figure says; empty for the paper's own data at full size."""
         if variant.name:
             return variant.words(tier)
+        own = self.at(tier)
         if tier == "paper":
-            return self.data if self.exact else ""
-        return f"tier {tier} · {self.data}"
+            return own.data if own.exact else ""
+        return f"tier {tier} · {own.data}"

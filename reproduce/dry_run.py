@@ -157,7 +157,7 @@ def dry_run(
     records = Records(output)
     for groups in _by_protocol([job for entry in planned for job in records.jobs(entry)]):
         first = groups[0][0]
-        artifact = REGISTRY[first.artifact]
+        artifact = REGISTRY[first.artifact].at(output.tier, output.variant)
         own = networks_in(artifact, inputs, output)
         trainings = artifact.load(artifact.plan)(
             [job.config for job in groups[0]], inputs=own, key=jr.key(artifact.seed)

@@ -234,32 +234,34 @@ def write_page(records: Records, lines: Mapping[str, Sequence[LedgerLine]], refe
     manifest = {} if output.variant.name else read_manifest(reference)
     sections = []
     for name, own in lines.items():
+        artifact = REGISTRY[name].at(output.tier, output.variant)
         accepted = reference / output.tier / f"{name}.csv"
         is_whole = not manifest.get(f"{output.tier}/{name}.csv", {"missing": 1}).get("missing", 0)
         picture = output.figure(name, "png")
         files = {
             "figure (PDF)": output.figure(name, "pdf"),
             "numbers (CSV)": output.csv(name),
-            "records": output.record(REGISTRY[name].folder, "unit").parent,
+            "records": output.record(artifact.folder, "unit").parent,
         }
         sections.append(
             Section(
-                artifact=REGISTRY[name],
+                artifact=artifact,
                 tier=output.tier,
                 csv=output.csv(name),
                 accepted=accepted if is_whole and accepted.exists() else None,
                 picture=picture if picture.exists() else None,
                 lines=own,
-                origin=origin(REGISTRY[name], records),
+                origin=origin(artifact, records),
                 links={words: _relative(path, output.folder) for words, path in files.items() if path.exists()},
             )
         )
+    chosen = select(tier=output.tier, variant=output.variant)
     page = as_page(
         sections,
         title=f"Epistemic Neural Networks, reproduced: tier {output.tier}",
         about=_about(output, len(sections)),
         links={"Ledger as Markdown": "claims.md", "as CSV": "claims.csv"},
-        waiting=[artifact.id for artifact in select(tier=output.tier) if artifact.id not in lines],
+        waiting=[artifact.id for artifact in chosen if artifact.id not in lines],
     )
     path = output.folder / "index.html"
     write_atomically(path, page.encode())
@@ -287,12 +289,12 @@ def accepted_page(reference: Path) -> str:
         picture = reference / accepted.tier / "figures" / f"{artifact.id}.png"
         sections.append(
             Section(
-                artifact=artifact,
+                artifact=artifact.at(accepted.tier),
                 tier=accepted.tier,
                 csv=accepted.path,
                 accepted=None,
                 picture=picture if picture.exists() else None,
-                lines=judged(artifact, read_rows(accepted.path)),
+                lines=judged(artifact.at(accepted.tier), read_rows(accepted.path)),
                 origin=accepted.origin,
                 links={},
             )

@@ -2,23 +2,32 @@
 
 import importlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from .artifact import SESSIONS, Artifact
 from .claims import Claim
+from .configs.image_paper import DEFAULT, Variant
 from .errors import UsageError, unknown
 
 _FOLDER = Path(__file__).with_name("artifacts")
 
 
+def _named(declared: Artifact, name: str, draw: Callable[..., Any]) -> Artifact:
+    """Return an artifact with its id, its drawing, and places of its claims."""
+    claims = tuple(replace(claim, location=claim.location or declared.place) for claim in declared.claims)
+    return replace(declared, id=name, draw=draw, claims=claims)
+
+
 def _load(name: str) -> Artifact:
     """Return the artifact that a file declares."""
     module = importlib.import_module(f".artifacts.{name}", __package__)
-    declared: Artifact = module.ARTIFACT
-    claims = tuple(replace(claim, location=claim.location or declared.place) for claim in declared.claims)
-    return replace(declared, id=name, draw=module.draw, claims=claims)
+    found = _named(module.ARTIFACT, name, module.draw)
+    if found.from_scratch is None:
+        return found
+    return replace(found, from_scratch=_named(found.from_scratch, name, found.from_scratch.draw))
 
 
 def _place(artifact: Artifact) -> tuple[int, int, list[str | int]]:
@@ -44,8 +53,10 @@ JUDGED_BY: dict[str, Artifact] = {claim.id: artifact for artifact in REGISTRY.va
 """The artifact whose numbers decide a claim, by the claim's id."""
 
 
-def select(only: Sequence[str] = (), session: str | None = None, *, tier: str) -> list[Artifact]:
-    """Return the artifacts with these ids and of this session that have this tier."""
+def select(
+    only: Sequence[str] = (), session: str | None = None, *, tier: str, variant: Variant = DEFAULT
+) -> list[Artifact]:
+    """Return the artifacts with these ids and of this session that have this tier, as they are computed at it."""
     for name in only:
         if name not in REGISTRY:
             raise unknown("--only", name, REGISTRY)
@@ -57,4 +68,4 @@ def select(only: Sequence[str] = (), session: str | None = None, *, tier: str) -
     chosen = [own for own in REGISTRY.values() if session in (None, own.session) and tier in own.tiers]
     if not chosen:
         raise UsageError(f"`--tier` must be one that the session {session} has; got {tier}.")
-    return [artifact for artifact in chosen if not only or artifact.id in only]
+    return [artifact.at(tier, variant) for artifact in chosen if not only or artifact.id in only]

@@ -35,7 +35,8 @@ def collect(artifact: Artifact, records: Records, *, partial: bool = False) -> N
 
 def complete(records: Records) -> list[Artifact]:
     """Return the artifacts that have all their records at a tier, and see to it that their CSVs are of these."""
-    found = [artifact for artifact in select(tier=records.output.tier) if records.is_complete(artifact)]
+    chosen = select(tier=records.output.tier, variant=records.output.variant)
+    found = [artifact for artifact in chosen if records.is_complete(artifact)]
     for artifact in found:
         collect(artifact, records)
     return found

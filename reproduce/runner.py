@@ -71,7 +71,7 @@ def compute(group: Sequence[Job], *, inputs: Inputs, output: Output) -> Iterator
         jax.config.update("jax_disable_most_optimizations", True)
     forget_programs()
     first = group[0]
-    artifact = REGISTRY[first.artifact]
+    artifact = REGISTRY[first.artifact].at(output.tier, output.variant)
     _check_code(artifact, first)
     key = jr.key(artifact.seed)
     run = artifact.load()
@@ -100,14 +100,15 @@ def compute(group: Sequence[Job], *, inputs: Inputs, output: Output) -> Iterator
         start = time.perf_counter()
 
 
-def grouped(work: Sequence[Job]) -> list[list[Job]]:
+def grouped(work: Sequence[Job], output: Output) -> list[list[Job]]:
     """Return jobs as they are computed: alone, or in groups, which artifacts that share records share, too."""
     by_run: dict[tuple[str, str], dict[str, Job]] = {}
+    artifacts = {job.artifact: REGISTRY[job.artifact].at(output.tier, output.variant) for job in work}
     for job in work:
-        by_run.setdefault((job.folder, REGISTRY[job.artifact].run), {})[job.unit] = job
+        by_run.setdefault((job.folder, artifacts[job.artifact].run), {})[job.unit] = job
     found = []
     for own in by_run.values():
-        artifact = REGISTRY[next(iter(own.values())).artifact]
+        artifact = artifacts[next(iter(own.values())).artifact]
         if artifact.groups:
             split = artifact.load(artifact.groups)({unit: job.config for unit, job in own.items()})
             found += [[own[unit] for unit in group] for group in split]
@@ -149,7 +150,7 @@ def run(
         if not left[artifact.id]:
             finish(artifact)
     try:
-        tasks = grouped(list(missing.values()))
+        tasks = grouped(list(missing.values()), records.output)
         for found in executor.map(ft.partial(compute, inputs=inputs, output=records.output), tasks):
             records.add(found)
             key = (found.artifact, found.unit)

@@ -123,7 +123,7 @@ def accepted_ledger(tier: str, reference: Path) -> str:
         origin = manifest.get(f"{tier}/{entry.id}.csv", {"missing": 1})
         if not origin.get("missing", 0):
             rows = read_rows(reference / tier / f"{entry.id}.csv")
-            lines += [judge(claim, rows) for claim in entry.claims]
+            lines += [judge(claim, rows) for claim in entry.at(tier).claims]
     return ledger.as_markdown(lines, tier=tier)
 
 
@@ -136,7 +136,7 @@ def best_ledger(reference: Path) -> str:
             evidence = artifact.note(accepted.tier) or f"tier {accepted.tier}"
             evidence = evidence if evidence.startswith("tier") else f"tier {accepted.tier} · {evidence}"
             rows = read_rows(accepted.path)
-            lines += [(judge(claim, rows), evidence) for claim in artifact.claims]
+            lines += [(judge(claim, rows), evidence) for claim in artifact.at(accepted.tier).claims]
     return ledger.best_as_markdown(lines)
 
 

@@ -14,7 +14,9 @@ import pytest
 from reproduce import __main__ as cli
 from reproduce import accepted, aggregate, verify
 from reproduce.artifact import SESSIONS, TIERS, Tolerance
+from reproduce.artifacts._images import banked
 from reproduce.claims import Verdict, at_least, at_most, equals
+from reproduce.configs.image_paper import Variant
 from reproduce.errors import UsageError
 from reproduce.paths import REFERENCE
 from reproduce.record import Record
@@ -34,8 +36,20 @@ def test_artifacts_are_sorted_by_session_order_and_number():
 
 
 def test_artifacts_share_a_seed_if_and_only_if_they_share_records():
-    seeds = {(own.folder, own.seed) for own in REGISTRY.values()}
+    forms = [form for own in REGISTRY.values() for form in (own, own.from_scratch) if form is not None]
+    seeds = {(own.folder, own.seed) for own in forms}
     assert len(seeds) == len({folder for folder, _ in seeds}) == len({seed for _, seed in seeds})
+
+
+def test_a_figure_of_a_bank_is_trained_from_scratch_at_other_tiers_and_on_other_data():
+    scratch = REGISTRY["fig11"]
+    own = banked(scratch, config=REGISTRY["thm1"].at_tier("laptop"), minutes=1.0, data="a bank", records="banked")
+    assert own.at("laptop") is own and own.note("laptop") == "tier laptop · a bank"
+    assert own.at("smoke") is scratch is own.at("laptop", Variant(dataset="digits"))
+    assert own.note("smoke") == scratch.note("smoke")
+    assert own.tiers == {**scratch.tiers, "laptop": own.at_tier("laptop")}
+    assert own.at_tier("laptop", Variant(dataset="digits")).protocol.dataset == "digits"
+    assert own.at_tier("paper") == scratch.at_tier("paper")
 
 
 @pytest.mark.parametrize("name", REGISTRY)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -9,6 +10,7 @@ from matplotlib.figure import Figure
 
 from ..artifact import Artifact, Tolerance
 from ..claims import Claim, Difference, Ratio, RelativeChange, Select, at_least, at_most, equals, select
+from ..configs import Config
 from ..configs.image_paper import full_protocol
 from ..configs.images import ImageStudy, Protocol, small
 from ..stats import LARGEST, SEEDS, SMALLEST, Each, Extreme, Measurement, Paired, Rows, mean_over, values_of, where
@@ -66,6 +68,26 @@ def image_artifact(*, protocol: Protocol, dataset: str, parts: tuple[str, ...], 
         "tolerances": LOSSES,
     }
     return Artifact(**{**shared, **fields})
+
+
+def banked(from_scratch: Artifact, *, config: Config, minutes: float, **fields: Any) -> Artifact:
+    """Return an image figure that reads a shipped bank at tier `laptop`.
+
+    Args:
+        from_scratch: the figure at the other tiers, and of other data sets and presets.
+        config: what is computed from the bank.
+        minutes: how long that takes on two cores.
+        fields: of the artifact, where they are not those of `from_scratch`.
+    """
+    shared: dict[str, Any] = {
+        "tiers": {**from_scratch.tiers, "laptop": config},
+        "minutes": {**from_scratch.minutes, "laptop": minutes},
+        "from_scratch": from_scratch,
+        "groups": "",
+        "plan": "",
+        "reads_inputs": False,
+    }
+    return replace(from_scratch, **{**shared, **fields})
 
 
 def shown_at(rows: Rows, counts: Mapping[str, int]) -> Rows:

@@ -51,6 +51,7 @@ def gather(reference: Path) -> list[Shown]:
     found = []
     for entry in REGISTRY.values():
         accepted = best_accepted(entry.id, reference)
+        entry = entry.at(accepted.tier) if accepted else entry
         found.append(Shown(entry=entry, accepted=accepted, rows=read_rows(accepted.path) if accepted else ()))
     return found
 
@@ -134,11 +135,12 @@ def _scores(shown: Shown) -> dict[str, Any] | None:
 
 def _widest(chosen: Sequence[Shown]) -> dict[str, dict[str, Any]]:
     """Return the tables of scores, but not those whose lines are all in another one of the same records."""
+    folders = {shown.entry.id: shown.entry.folder for shown in chosen}
     tables = {shown.entry.id: scores for shown in chosen if (scores := _scores(shown))}
     lines = {name: {tuple(row) for row in scores["rows"]} for name, scores in tables.items()}
     found: dict[str, dict[str, Any]] = {}
     for name, scores in tables.items():
-        others = [own for own in tables if own != name and REGISTRY[own].folder == REGISTRY[name].folder]
+        others = [own for own in tables if own != name and folders[own] == folders[name]]
         if not any(lines[name] < lines[own] or (lines[name] == lines[own] and own in found) for own in others):
             found[name] = scores
     return found
