@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from epinet_eqx._compile import jit_unoptimized
+from epinet_eqx._xla import jit_unoptimized
 from epinet_eqx.testbed import (
     GenerativeModel,
     Problem,

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from epinet_eqx import AbstractENN, Draws, named_keys
-from epinet_eqx._compile import jit_for_one_run
+from epinet_eqx._xla import jit_for_one_run
 from epinet_eqx.decisions import any_success, as_independent, choose_set, sample_labels, set_reward
 from epinet_eqx.testbed import GenerativeModel, Problem, Setting, generate_problems, problem_keys, train_agent
 

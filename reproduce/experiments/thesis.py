@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from epinet_eqx import named_keys
-from epinet_eqx._compile import jit_unoptimized
+from epinet_eqx._xla import jit_unoptimized
 from epinet_eqx.bandits import NeuralBandit, run_bandits
 from epinet_eqx.testbed import Problem, Setting, evaluate, stack_problems
 

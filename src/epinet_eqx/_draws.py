@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
 
 from ._checks import check_positive, check_shape, require
 from ._enn import AbstractENN
+from ._xla import max_by_halves, sum_by_product
 from .indices import AbstractIndex
 
 # Outputs of this many numbers per chunk fit a few megabytes; larger chunks are not faster.
@@ -210,20 +211,6 @@ def check_result(name: str, result: PyTree, draws: Draws) -> PyTree:
     return require(result, failed, message)
 
 
-def masked_sum(valid: Bool[Array, " samples"], values: Float[Array, "samples *shape"]) -> Float[Array, "*shape"]:
-    """Return the sum of the valid entries, as a matrix product: on a CPU much faster than XLA's own reduction."""
-    return jnp.tensordot(valid.astype(values.dtype), values, axes=1, precision=jax.lax.Precision.HIGHEST)
-
-
-def _max_over_samples(values: Float[Array, "samples *shape"]) -> Float[Array, "*shape"]:
-    """Return the largest entry along the leading axis, by halves: on a CPU much faster than XLA's own reduction."""
-    while (count := values.shape[0]) > 1:
-        half = -(-count // 2)
-        # The halves of an odd number overlap, which does not change the maximum.
-        values = jnp.maximum(values[:half], values[count - half :])
-    return values[0]
-
-
 def _finite_or_zero(x: Float[Array, "..."]) -> Float[Array, "..."]:
     """Return `x` where it is finite: an infinite shift would turn a sum without terms into NaN."""
     return jnp.where(jnp.isfinite(x), x, jnp.zeros_like(x))
@@ -246,9 +233,9 @@ class LogSum(eqx.Module):
     def add(self, terms: Float[Array, "samples ..."], valid: Bool[Array, " samples"]) -> "LogSum":
         """Return the sums with the exponentials of the valid terms added."""
         terms = jnp.where(valid.reshape(-1, *(1 for _ in self.top.shape)), terms, -jnp.inf)
-        top = jnp.maximum(self.top, _max_over_samples(jax.lax.stop_gradient(terms)))
+        top = jnp.maximum(self.top, max_by_halves(jax.lax.stop_gradient(terms)))
         shift = _finite_or_zero(top)
-        total = self.total * jnp.exp(self.top - shift) + masked_sum(valid, jnp.exp(terms - shift[None]))
+        total = self.total * jnp.exp(self.top - shift) + sum_by_product(valid, jnp.exp(terms - shift[None]))
         return LogSum(top, total)
 
     def log_mean(self, count: int) -> Float[Array, "..."]:

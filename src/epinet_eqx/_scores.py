@@ -16,12 +16,12 @@ from ._draws import (
     check_result,
     choose_batch_size,
     map_batches,
-    masked_sum,
     outputs_at,
 )
 from ._enn import AbstractENN
 from ._examples import check_examples, check_targets
 from ._likelihoods import AbstractLikelihood, target_log_probs
+from ._xla import sum_by_product
 
 
 class Scores(NamedTuple):
@@ -96,7 +96,7 @@ def stream_scores(
             joint = weigh_counts(counts if own_counts is None else own_counts, log_p)
             probs = sums.probs
             if probs is not None:
-                probs = probs + masked_sum(valid, jax.nn.softmax(outputs)).reshape(probs.shape)
+                probs = probs + sum_by_product(valid, jax.nn.softmax(outputs)).reshape(probs.shape)
             return _Sums(sums.marginal.add(log_p, valid), sums.joint.add(joint, valid), probs)
 
         def step(sums: _Sums, zs: Shaped[Array, "samples ..."], valid: Bool[Array, " samples"]) -> _Sums:

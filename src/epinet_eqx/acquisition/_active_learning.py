@@ -10,10 +10,10 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from .._checks import check_positive, num_examples, require
-from .._compile import jit_for_one_run
 from .._draws import Draws
 from .._enn import AbstractENN
 from .._keys import named_keys
+from .._xla import jit_for_one_run
 from ..losses import Batch
 from ._acquire import acquire
 from ._batch_bald import batch_bald

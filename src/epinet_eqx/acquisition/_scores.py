@@ -7,10 +7,11 @@ import jax.scipy.special as jsp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PyTree, Shaped
 
 from .._checks import check_positive
-from .._draws import Draws, LogSum, check_draws, check_result, choose_batch_size, map_batches, masked_sum, outputs_at
+from .._draws import Draws, LogSum, check_draws, check_result, choose_batch_size, map_batches, outputs_at
 from .._enn import AbstractENN
 from .._examples import check_examples, check_targets
 from .._likelihoods import CATEGORICAL, AbstractLikelihood
+from .._xla import sum_by_product
 from ..combinators import AbstractWrapper
 from ..predict import marginal_log_probs, moments, uncertainty
 
@@ -180,7 +181,7 @@ def _epig(
             q = jax.nn.softmax(outputs_at(enn, target_embeddings, zs))
             counted = p * valid.astype(p.dtype)[:, None, None]
             joint = jnp.einsum("mbc,mtd->btcd", counted, q, precision=jax.lax.Precision.HIGHEST)
-            return sums[0] + joint, sums[1] + masked_sum(valid, p), sums[2] + masked_sum(valid, q)
+            return sums[0] + joint, sums[1] + sum_by_product(valid, p), sums[2] + sum_by_product(valid, q)
 
         start = (
             jnp.zeros((size, num_targets, classes, classes)),

@@ -1,4 +1,4 @@
-"""The form of an agent in a bandit, and the one that learns an ENN."""
+"""Agents for bandits: the interface, and the agent that learns an ENN."""
 
 import abc
 from collections.abc import Callable
@@ -24,15 +24,15 @@ from ._rules import AbstractRule
 
 
 class AbstractBanditAgent(eqx.Module):
-    """An agent that acts and learns by pure functions of its state, any tree: `run_bandit` makes one loop of them."""
+    """An agent that acts and learns by pure functions of its state, a pytree; `run_bandit` loops over them."""
 
     @abc.abstractmethod
     def init(self, inputs: PyTree[Any], num_steps: int, *, key: PRNGKeyArray) -> PyTree:
-        """Return the state before the first of `num_steps` steps; `inputs` has the shapes of a round's inputs."""
+        """Return the initial state for a run of `num_steps` steps; `inputs` has the shapes of a round's inputs."""
 
     @abc.abstractmethod
     def policy(self, state: PyTree, inputs: PyTree[Array], *, key: PRNGKeyArray) -> Float[Array, " actions"]:
-        """Return the probability of each action; NaN from an agent that has failed."""
+        """Return the probability of each action; NaN if the agent has failed."""
 
     @abc.abstractmethod
     def observe(
@@ -44,7 +44,7 @@ class AbstractBanditAgent(eqx.Module):
         *,
         key: PRNGKeyArray,
     ) -> PyTree:
-        """Return the state after the reward of the action with input `x`, in step number `step` from zero."""
+        """Return the state after action `x` earned `reward` in step `step`, counted from zero."""
 
     @abc.abstractmethod
     def check_rewards(self, rewards: Float[Array, "*steps"]) -> Float[Array, "*steps"]:
@@ -52,11 +52,11 @@ class AbstractBanditAgent(eqx.Module):
 
 
 class LearnerState(eqx.Module):
-    """What an `ENNAgent` knows.
+    """State of an `ENNAgent`.
 
     Attributes:
         enn: the ENN.
-        opt_state: state of the optimizer; None for an agent that does not learn.
+        opt_state: state of the optimizer; None if the agent does not learn.
         loss: the loss of this run.
         buffer: the observations.
         ok: whether all updates were finite.
@@ -70,11 +70,10 @@ class LearnerState(eqx.Module):
 
 
 class ENNAgent(AbstractBanditAgent):
-    """An agent that predicts rewards by an ENN, acts by a rule on coherent samples, and trains on what it observed.
+    """Predicts rewards with an ENN, acts by a rule on coherent samples, and trains on its observations.
 
-    It is the same for every ENN. The penalty of the loss stands for the prior: it is divided by the number of
-    observations (or a power of it), since the rest is a mean over these. If an update is not finite, the ENN stays as
-    it was and the agent has failed.
+    Works with any ENN. The penalty of the loss is the prior: it is divided by the number of observations (or a power of
+    it), because the data term is a mean over them. If an update is not finite, the ENN is kept and the agent fails.
     """
 
     make_enn: Callable[[PRNGKeyArray], AbstractENN]
@@ -105,19 +104,19 @@ class ENNAgent(AbstractBanditAgent):
         """Initialize the agent.
 
         Args:
-            make_enn: makes the ENN before the first step from a key.
-            loss: the loss, or a function that makes it from a key, so that the bootstrap of each run is its own. Its
-                penalty is that of all observations together.
-            reward_model: what an output says about a reward.
-            rule: how an action is chosen.
+            make_enn: builds the initial ENN from a key.
+            loss: the loss, or a function that builds it from a key, so that each run has its own bootstrap. Its penalty
+                is that of all observations together.
+            reward_model: maps outputs to expected rewards.
+            rule: chooses an action.
             optimizer: any optax optimizer; Adam with a learning rate of 1e-3 by default.
-            num_updates: training steps after each action; 0 for an agent that does not learn.
+            num_updates: training steps after each action; 0 to never learn.
             batch_size: number of observations of an update, drawn uniformly with replacement.
             num_index_samples: index samples of an update; None takes each index of a finite support once, which trains
                 all particles of an ensemble.
             buffer_size: number of latest observations that are kept; by default all.
-            prior_power: power of the number of observations that the penalty is divided by: one for a prior, less for
-                a penalty that was tuned to fall more slowly, as that of the testbed's epinet.
+            prior_power: the penalty is divided by this power of the number of observations: 1 for a prior, less for a
+                penalty tuned to decay more slowly, such as that of the testbed's epinet.
         """
         if isinstance(num_updates, bool) or not isinstance(num_updates, int) or num_updates < 0:
             raise ValueError(f"`num_updates` must be an integer of at least 0; got {num_updates!r}.")
@@ -157,13 +156,13 @@ class ENNAgent(AbstractBanditAgent):
     def sample_rewards(
         self, enn: AbstractENN, inputs: PyTree[Array], *, key: PRNGKeyArray
     ) -> Float[Array, "samples actions"]:
-        """Return the expected reward of every action at sampled indices, which all actions share."""
+        """Return the expected reward of every action at sampled indices shared by all actions."""
         zs = enn.index.sample_many(self.rule.num_samples, key=key)
         outputs = outputs_at(enn, jax.vmap(enn.embed)(inputs), zs)
         return jax.vmap(jax.vmap(self.reward_model.expected))(outputs)
 
     def policy(self, state: LearnerState, inputs: PyTree[Array], *, key: PRNGKeyArray) -> Float[Array, " actions"]:
-        """Return the probability of each action by the rule."""
+        """Return the rule's probability of each action."""
         probs = self.rule.probs(self.sample_rewards(state.enn, inputs, key=key))
         return jnp.where(state.ok, probs, jnp.nan)
 
@@ -176,13 +175,13 @@ class ENNAgent(AbstractBanditAgent):
         *,
         key: PRNGKeyArray,
     ) -> LearnerState:
-        """Return the state with the observation in the buffer, after the updates that follow it."""
+        """Add the observation to the buffer and run the updates."""
         buffer = state.buffer.add(step, x, self.reward_model.target(reward))
         state = LearnerState(state.enn, state.opt_state, state.loss, buffer, state.ok)
         return state if self.num_updates == 0 else self._train(state, step + 1, key=key)
 
     def check_rewards(self, rewards: Float[Array, "*steps"]) -> Float[Array, "*steps"]:
-        """Return the rewards of a run, which must be what the reward model is a model of."""
+        """Return the rewards of a run; they must be in the support of the reward model."""
         return self.reward_model.check_rewards(rewards)
 
     def _draw(
@@ -201,7 +200,7 @@ class ENNAgent(AbstractBanditAgent):
         return batch, zs
 
     def _train(self, state: LearnerState, count: Int[Array, ""], *, key: PRNGKeyArray) -> LearnerState:
-        """Return the state after the updates of one step, with `count` observations so far."""
+        """Run the updates of one step, with `count` observations so far."""
         observed = jnp.minimum(count, state.buffer.capacity).astype(float)
         objective = EpistemicObjective(share_prior(state.loss, observed**self.prior_power))
 

@@ -1,4 +1,4 @@
-"""Bandits: inputs to choose from, and a reward of the one that was chosen (Appendix B)."""
+"""Bandits: a set of actions per round, and a reward for the chosen one (Appendix B)."""
 
 import abc
 from typing import Any, Literal, NamedTuple
@@ -19,9 +19,8 @@ class Round(NamedTuple):
     """One decision.
 
     Attributes:
-        inputs: what is known of each action, an array or a tree of arrays with a leading axis of actions: an ENN
-            predicts the reward of an action from its entry.
-        expected: expected reward of each action, which no agent sees.
+        inputs: features of each action, an array or a tree of arrays with a leading axis of actions.
+        expected: expected reward of each action, hidden from the agent.
     """
 
     inputs: PyTree[Array]
@@ -29,7 +28,7 @@ class Round(NamedTuple):
 
 
 class AbstractBandit(eqx.Module):
-    """An environment of decisions that do not influence one another, except by what is learned."""
+    """An environment without state: an action affects later rounds only through what the agent learns."""
 
     @abc.abstractmethod
     def round(self, *, key: PRNGKeyArray) -> Round:
@@ -90,7 +89,7 @@ class NeuralBandit(AbstractBandit):
     model: GenerativeModel
 
     def __init__(self, inputs: Float[Array, "actions features"], model: GenerativeModel):
-        """Initialize from the inputs that can be chosen and the true model, which must have two classes."""
+        """Initialize from the features of the actions and the true model, which must have two classes."""
         if inputs.ndim != 2 or inputs.size == 0:
             raise ValueError(f"`inputs` must have shape (actions, features) and not be empty; got {inputs.shape}.")
         classes = jax.eval_shape(model, inputs[0]).shape[0]
@@ -108,7 +107,7 @@ class NeuralBandit(AbstractBandit):
         Args:
             input_dim: the input dimension.
             num_actions: the number of inputs to choose from.
-            temperature: $\rho$, an array so that other values compile nothing.
+            temperature: $\rho$; pass an array to change it without recompiling.
             key: random key.
         """
         check_positive("input_dim", input_dim)
@@ -127,9 +126,9 @@ class NeuralBandit(AbstractBandit):
 
 
 class ClassificationBandit(AbstractBandit):
-    """A new example each round; the reward is 1 for naming its class and 0 otherwise, and the class is not told.
+    """A new example each round: guessing its class earns 1, any other guess 0; the class is not revealed.
 
-    The input of an action is the example together with the class that is guessed.
+    The features of an action are the example together with the guessed class.
     """
 
     x: Float[Array, "batch features"]
@@ -143,11 +142,11 @@ class ClassificationBandit(AbstractBandit):
         """Initialize from examples.
 
         Args:
-            x: features, of shape (examples, features); images are flattened before.
+            x: features, of shape (examples, features); flatten images first.
             y: their classes.
             num_classes: the number of classes, each of which must occur; by default that of the labels.
-            encoding: "blocks" puts the example into the block of the class and zeros into those of the others, so the
-                classes have weights of their own in a first layer; "appended" adds the class as a one-hot vector.
+            encoding: "blocks" puts the example into the block of the class and zeros into the other blocks, so that the
+                first layer has separate weights per class; "appended" adds the class as a one-hot vector.
         """
         x, y = jnp.asarray(x, dtype=float), jnp.asarray(y)
         if x.ndim != 2 or x.size == 0:
@@ -183,5 +182,5 @@ class ClassificationBandit(AbstractBandit):
         return Round(inputs, classes[self.y[number]])
 
     def reward(self, expected: Float[Array, ""], *, key: PRNGKeyArray) -> Float[Array, ""]:
-        """Return whether the guess was right, which is certain."""
+        """Return the expected reward itself: there is no noise."""
         return expected

@@ -1,4 +1,4 @@
-"""The memory of an agent: the latest observations."""
+"""A replay buffer of the latest observations."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ from ..losses import Batch
 
 
 class ReplayBuffer(eqx.Module):
-    """A ring of so many observations; each keeps the number that a bootstrap knows it by.
+    """A ring buffer; each observation keeps the number that identifies it to the bootstrap.
 
-    The number of observations so far is not stored but given: it is the same for all members of a `vmap`, which then
-    write to one place.
+    The count of observations is an argument, not a field: it is shared by all members of a `vmap`, which then write to
+    the same slot.
     """
 
     data: Batch

@@ -1,4 +1,4 @@
-"""What the output of an ENN says about a reward, and what it is trained on."""
+"""Map outputs of an ENN to expected rewards, and rewards to training targets."""
 
 import abc
 
@@ -11,7 +11,7 @@ from .._checks import check_finite, is_traced, require
 
 
 class AbstractRewardModel(eqx.Module):
-    """How an output becomes an expected reward, and an observed reward a target."""
+    """Maps an output to an expected reward, and an observed reward to a training target."""
 
     @abc.abstractmethod
     def expected(self, output: Float[Array, " classes"]) -> Float[Array, ""]:
@@ -19,15 +19,15 @@ class AbstractRewardModel(eqx.Module):
 
     @abc.abstractmethod
     def target(self, reward: Float[Array, ""]) -> Shaped[Array, ""]:
-        """Return the training target that stands for an observed reward."""
+        """Return the training target for an observed reward."""
 
     @abc.abstractmethod
     def check_rewards(self, rewards: Float[Array, "*steps"]) -> Float[Array, "*steps"]:
-        """Return observed rewards; raise if this is no model of them."""
+        """Return observed rewards; raise if they are outside the model's support."""
 
 
 class BernoulliReward(AbstractRewardModel):
-    """Rewards of 0 and 1, as the two classes of a classifier: expected is the probability of class 1."""
+    """Rewards of 0 and 1, as the classes of a binary classifier: the expected reward is the probability of class 1."""
 
     def expected(self, output: Float[Array, " classes"]) -> Float[Array, ""]:
         """Return the probability of success."""
@@ -47,7 +47,7 @@ class BernoulliReward(AbstractRewardModel):
 
 
 class GaussianReward(AbstractRewardModel):
-    """Any finite rewards, as the target of a regression: expected is the output itself."""
+    """Any finite rewards, as regression targets: the expected reward is the output itself."""
 
     def expected(self, output: Float[Array, " classes"]) -> Float[Array, ""]:
         """Return the output."""

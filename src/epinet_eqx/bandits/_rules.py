@@ -15,7 +15,7 @@ def share_best(values: Float[Array, "*batch actions"]) -> Float[Array, "*batch a
     """Return probabilities that are equal for the largest values and zero for the others; NaN if a value is NaN."""
     best = (values == jnp.max(values, axis=-1, keepdims=True)).astype(values.dtype)
     shares = best / jnp.maximum(jnp.sum(best, axis=-1, keepdims=True), 1.0)
-    # Said explicitly, since a compiled maximum need not propagate NaN.
+    # Explicit, because a compiled maximum need not propagate NaN.
     return jnp.where(jnp.any(jnp.isnan(values), axis=-1, keepdims=True), jnp.nan, shares)
 
 
@@ -32,10 +32,10 @@ def unit_scalar(name: str, value: float | Float[Array, ""]) -> Float[Array, ""]:
 
 
 class AbstractRule(eqx.Module):
-    r"""A rule that says how likely each action is to be chosen, given coherent samples of what the actions earn.
+    r"""A rule that maps coherent samples of the rewards to a probability of each action.
 
-    Row $m$ of the samples holds the expected reward of *every* action at the same index $z_m$: how the actions depend
-    on one another is what joint predictions know. A rule is a pure function of them, and the same for every ENN.
+    Row $m$ of the samples holds the expected reward of *every* action at the same index $z_m$, so the rows carry the
+    dependence between actions that joint predictions capture. A rule is a pure function and works with any ENN.
     """
 
     num_samples: eqx.AbstractVar[int]
@@ -59,9 +59,9 @@ class AbstractRule(eqx.Module):
 
 
 class ThompsonSampling(AbstractRule):
-    """Act as if one sample were the truth: each action has the probability that it is the best one.
+    """Act as if one sample were the truth: choose each action with the probability that it is the best.
 
-    One sample per decision is enough, if it is a new one each time; more give the probabilities themselves.
+    One fresh sample per decision is enough; more samples estimate the probabilities themselves.
     """
 
     num_samples: int = eqx.field(static=True)
@@ -77,7 +77,7 @@ class ThompsonSampling(AbstractRule):
 
 
 class UpperConfidenceBound(AbstractRule):
-    """Act by what each action may well earn: a quantile of its samples."""
+    """Choose the action with the largest upper quantile of its samples."""
 
     quantile: Float[Array, ""]
     num_samples: int = eqx.field(static=True)
@@ -98,7 +98,7 @@ class UpperConfidenceBound(AbstractRule):
 
 
 class Greedy(AbstractRule):
-    """Act by the mean of the samples: what a marginal prediction tells, and nothing else."""
+    """Choose the action with the largest mean: uses marginal predictions only."""
 
     num_samples: int = eqx.field(static=True)
 
@@ -113,7 +113,7 @@ class Greedy(AbstractRule):
 
 
 class EpsilonGreedy(AbstractRule):
-    r"""Act greedily, but with probability $\epsilon$ uniformly: exploration that knows nothing; 1 is uniform choice."""
+    r"""Act greedily, and uniformly with probability $\epsilon$: undirected exploration. 1 is uniform choice."""
 
     epsilon: Float[Array, ""]
     num_samples: int = eqx.field(static=True)
@@ -131,13 +131,13 @@ class EpsilonGreedy(AbstractRule):
 
 
 class ActionValue(NamedTuple):
-    r"""What each action costs and teaches.
+    r"""Expected cost and information gain of each action.
 
     Attributes:
         regret: $\Delta(a) = E[\max_b r_b] - E[r_a]$, the expected regret.
         information: $v(a) = \mathrm{Var}_{A^*}\left(E[r_a \mid A^*]\right)$, how much the expected reward of the action
-            depends on which action $A^*$ is the best. For rewards from 0 to 1 it is at most half of what observing one
-            tells about $A^*$, in nats.
+            depends on which action $A^*$ is the best. For rewards from 0 to 1 it is at most half of the mutual
+            information, in nats, of an observed reward and $A^*$.
     """
 
     regret: Float[Array, " actions"]
@@ -145,7 +145,7 @@ class ActionValue(NamedTuple):
 
 
 def action_values(rewards: Float[Array, "samples actions"]) -> ActionValue:
-    """Return what each action costs and teaches, over coherent samples of the rewards of all actions."""
+    """Estimate cost and information gain of each action from coherent samples of all rewards."""
     mean = jnp.mean(rewards, axis=0)
     best = share_best(rewards)
     optimal = jnp.mean(best, axis=0)
@@ -158,7 +158,7 @@ def action_values(rewards: Float[Array, "samples actions"]) -> ActionValue:
 
 
 def _ratio(regret: Float[Array, "..."], information: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Return squared regret over information: zero without regret, infinite for regret that teaches nothing."""
+    """Return squared regret over information: zero without regret, infinite for regret without information."""
     taught = information > 0
     ratio = jnp.square(regret) / jnp.where(taught, information, 1.0)
     return jnp.where(regret <= 0, jnp.zeros_like(ratio), jnp.where(taught, ratio, jnp.inf))
@@ -167,9 +167,9 @@ def _ratio(regret: Float[Array, "..."], information: Float[Array, "..."]) -> Flo
 class InformationDirectedSampling(AbstractRule):
     r"""Act by the smallest information ratio $(\pi^\top \Delta)^2 / \pi^\top v$ over distributions $\pi$ of the action.
 
-    The variance-based rule of Russo and Van Roy (2018). It can choose an action that is never the best, if that tells
-    which one is; Thompson sampling cannot. The minimum is attained by at most two actions, and in closed form for each
-    pair of them. Where no action teaches anything, it is greedy.
+    The variance-based rule of Russo and Van Roy (2018). Unlike Thompson sampling it can choose an action that is never
+    the best because it reveals which one is. At most two actions attain the minimum, which is a closed form for each
+    pair. If no action is informative, the rule is greedy.
     """
 
     num_samples: int = eqx.field(static=True)
@@ -184,11 +184,11 @@ class InformationDirectedSampling(AbstractRule):
         num_actions = rewards.shape[1]
         regret, information = action_values(rewards)
         change, gain = regret[:, None] - regret[None, :], information[:, None] - information[None, :]
-        # The ratio of q times row and 1 - q times column is convex in q: its derivative vanishes at one place.
+        # The ratio for q * row + (1 - q) * column is convex in q; its derivative vanishes at one point.
         inside = (change != 0) & (gain != 0)
         safe_change, safe_gain = jnp.where(inside, change, 1.0), jnp.where(inside, gain, 1.0)
         q = regret[None, :] / safe_change - 2 * information[None, :] / safe_gain
-        # Otherwise the minimum is at an end, where the diagonal has it.
+        # Otherwise the minimum is at an end point, which the diagonal covers.
         q = jnp.where(inside, jnp.clip(q, 0.0, 1.0), 0.0)
         ratio = _ratio(regret[None, :] + q * change, information[None, :] + q * gain)
         row, column = jnp.divmod(jnp.argmin(ratio), num_actions)

@@ -1,4 +1,4 @@
-"""An agent in a bandit, as one compiled loop."""
+"""Run an agent in a bandit as one compiled loop."""
 
 from collections.abc import Callable
 
@@ -9,21 +9,20 @@ import jax.random as jr
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
 from .._checks import check_positive, is_traced
-from .._compile import jit_for_one_run, jit_unoptimized
 from .._keys import named_keys
+from .._xla import jit_for_one_run, jit_unoptimized
 from ._agent import AbstractBanditAgent
 from ._bandits import AbstractBandit
 from ._rules import draw_action
 
 
 class BanditRun(eqx.Module):
-    """What happened, with a leading axis of runs from `run_bandits`.
+    """The record of a run; `run_bandits` adds a leading axis of runs.
 
     Attributes:
         actions: the action of each step.
         rewards: the reward of each step.
-        regrets: how much less the action earns in expectation than the best one; NaN from the step on at which the
-            agent has failed.
+        regrets: expected reward of the best action minus that of the chosen one; NaN once the agent has failed.
         state: state of the agent after the last step.
     """
 
@@ -51,7 +50,7 @@ def _act(
     agent: AbstractBanditAgent, environment: AbstractBandit, num_steps: int, state: PyTree, key: PRNGKeyArray
 ) -> BanditRun:
     """Return the run of an agent from its first state."""
-    # What is no array (activations, say) stays the same in all steps, and cannot be carried through a loop.
+    # Leaves that are not arrays (activations, say) are constant, and a scan cannot carry them.
     arrays, static = eqx.partition(state, eqx.is_array)
 
     def body(arrays: PyTree, step: Int[Array, ""]) -> tuple[PyTree, tuple[Array, Array, Array]]:
@@ -71,13 +70,13 @@ def _act(
     return BanditRun(actions, rewards, regrets, eqx.combine(arrays, static))
 
 
-# Two programs: random weights are drawn once, and to optimize that took three times as long as to compile the loop.
+# Two programs: weights are drawn once, and optimizing that code took three times as long as compiling the loop.
 _prepare_compiled = jit_unoptimized(_prepare)
 _act_compiled = jit_for_one_run(_act)
 
 
 def _inside(arguments: PyTree) -> bool:
-    """Return whether this is a part of another program, which is then compiled with its own options."""
+    """Return whether another program is being traced; its own compiler options then apply."""
     return any(is_traced(leaf) for leaf in jax.tree.leaves(arguments))
 
 
@@ -89,10 +88,10 @@ def _checked(agent: AbstractBanditAgent, run: BanditRun) -> BanditRun:
 def run_bandit(
     agent: AbstractBanditAgent, environment: AbstractBandit, *, num_steps: int, key: PRNGKeyArray
 ) -> BanditRun:
-    """Return what happens when an agent acts in an environment: `regret` of the result is the regret curve.
+    """Let an agent act in an environment; the `regret` of the result is the regret curve.
 
-    A pure function, one loop over the steps on the device, which can be mapped and compiled as part of another program;
-    for many runs at once see `run_bandits`. The randomness of step `t` is a function of the key and `t` only.
+    A pure function that loops on the device; it can be mapped or compiled into another program. For many runs at once
+    see `run_bandits`. The randomness of step `t` depends on the key and `t` only.
 
     Args:
         agent: the agent.
@@ -113,7 +112,7 @@ def _prepare_all(
     num_steps: int,
     keys: Key[Array, " runs"],
 ) -> tuple[AbstractBandit | None, PyTree, Key[Array, " runs"]]:
-    """Return the environment of each run, if each has its own, and what `_prepare` does."""
+    """Return the environment of each run, if each has its own, and the results of `_prepare`."""
 
     def one(key: PRNGKeyArray) -> tuple[AbstractBandit | None, PyTree, PRNGKeyArray]:
         environment_key, run_key = named_keys(key, "environment", "run")
@@ -154,11 +153,11 @@ def run_bandits(
     num_steps: int,
     keys: Key[Array, " runs"],
 ) -> BanditRun:
-    """Return many runs of an agent in one compiled program: curves for error bars.
+    """Run an agent many times in one compiled program, for curves with error bars.
 
     Args:
-        agent: the agent, with an ENN, a loss and choices of its own in each run.
-        environment: the environment of all runs, or a function that draws that of each run from a key.
+        agent: the agent; each run has its own ENN, loss and randomness.
+        environment: one environment for all runs, or a function that draws one per run from a key.
         num_steps: number of steps.
         keys: one random key per run; a run depends on its own key only.
     """

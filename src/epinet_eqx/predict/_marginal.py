@@ -5,10 +5,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree, Shaped
 
-from .._draws import Draws, LogSum, check_draws, check_result, choose_batch_size, map_batches, masked_sum, outputs_at
+from .._draws import Draws, LogSum, check_draws, check_result, choose_batch_size, map_batches, outputs_at
 from .._enn import AbstractENN
 from .._examples import check_examples
 from .._likelihoods import CATEGORICAL, AbstractLikelihood
+from .._xla import sum_by_product
 
 
 @eqx.filter_jit
@@ -70,10 +71,10 @@ def _moments(
             count, mean, squares = carry
             outputs = outputs_at(enn, embeddings, zs)
             added = jnp.sum(valid.astype(outputs.dtype))
-            chunk_mean = masked_sum(valid, outputs) / added
+            chunk_mean = sum_by_product(valid, outputs) / added
             # Sums of squared deviations are merged, never differences of large squares.
             change = chunk_mean - mean
-            squares = squares + masked_sum(valid, jnp.square(outputs - chunk_mean[None]))
+            squares = squares + sum_by_product(valid, jnp.square(outputs - chunk_mean[None]))
             squares = squares + jnp.square(change) * (count * added / (count + added))
             return count + added, mean + change * (added / (count + added)), squares
 
@@ -141,7 +142,7 @@ def _uncertainty(
             sums: tuple[Array, Array], zs: Shaped[Array, "samples ..."], valid: Bool[Array, " samples"]
         ) -> tuple[Array, Array]:
             log_p = log_probs(outputs_at(enn, embeddings, zs))
-            return sums[0] + masked_sum(valid, jnp.exp(log_p)), sums[1] + masked_sum(valid, entropy(log_p))
+            return sums[0] + sum_by_product(valid, jnp.exp(log_p)), sums[1] + sum_by_product(valid, entropy(log_p))
 
         shape = jax.eval_shape(lambda: log_probs(outputs_at(enn, embeddings, draws.take(1, 0)))).shape[1:]
         probs, entropies = draws.fold(step, (jnp.zeros(shape), jnp.zeros(shape[:-1])))

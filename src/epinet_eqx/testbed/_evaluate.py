@@ -7,10 +7,10 @@ import jax
 from jaxtyping import Array, Key, PRNGKeyArray
 
 from .._checks import check_positive, num_examples
-from .._compile import jit_lightly
 from .._draws import Draws
 from .._enn import AbstractENN
 from .._keys import named_keys
+from .._xla import jit_for_long_vectors
 from ..indices import AbstractIndex
 from ..metrics import Estimate
 from ._kl import NUM_BATCHES, check_taus, exact_kl, given_kl, sampled_kl
@@ -34,7 +34,7 @@ def _choose_draws(index: AbstractIndex, num_samples: _NumSamples, *, chunk_size:
     return Draws.sample(index, num_samples, key=key, chunk_size=chunk_size)
 
 
-@jit_lightly
+@jit_for_long_vectors
 def _evaluate(
     enns: AbstractENN,
     problems: Problem,
@@ -45,7 +45,7 @@ def _evaluate(
     num_samples: _NumSamples,
     chunk_size: int,
 ) -> dict[int, Estimate]:
-    """Evaluate one member after the other: each is enough work, and its numbers stay in the cache."""
+    """Evaluate one member at a time: each is enough work, and its arrays stay in the cache."""
     arrays, rest = eqx.partition((enns, problems), eqx.is_array)
 
     def member(args: tuple[Any, Array]) -> dict[int, Estimate]:
@@ -71,7 +71,7 @@ def evaluate(
     chunk_size: int = 4,
     keys: Key[Array, " problems"],
 ) -> dict[int, Estimate]:
-    """Return the KL divergences of stacked ENNs, each on its own problem: for each tau an estimate with a leading axis.
+    """Return the KL divergences of stacked ENNs, each on its own problem: one estimate per tau, with a leading axis.
 
     Problems with a true model are scored by `exact_kl` or `sampled_kl`, those made from arrays by their own test
     batches. The program does not depend on the number of training examples, so it is compiled once per kind of ENN and
@@ -98,7 +98,7 @@ def evaluate(
     found = num_examples("enns", eqx.filter(enns, eqx.is_array))
     if found != members:
         raise ValueError(f"`enns` must hold one ENN per problem, {members}; got {found}.")
-    # Without the training data, whose length would be another program.
+    # Without the training data, whose length would force a recompilation.
     tested = eqx.tree_at(lambda problem: problem.data, problems, None)
     chosen: _Estimator = "given" if problems.model is None else estimator
     return _evaluate(enns, tested, keys, chosen, taus, num_batches, num_samples, chunk_size)

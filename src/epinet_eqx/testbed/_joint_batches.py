@@ -10,7 +10,7 @@ from .._checks import check_finite, check_labels
 
 
 class JointBatches(eqx.Module):
-    r"""Batches of $\tau$ inputs, their labels, and how probable the labels are under the true model.
+    r"""Batches of $\tau$ inputs, their labels, and the log-likelihood of the labels under the true model.
 
     Attributes:
         x: the inputs.

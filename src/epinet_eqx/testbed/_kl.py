@@ -1,4 +1,4 @@
-r"""How far predictions are from the truth: $\mathrm{KL}(P_{1:\tau} \| \hat P_{1:\tau})$ (Section 5, App. E)."""
+r"""KL divergence of predictions from the truth: $\mathrm{KL}(P_{1:\tau} \| \hat P_{1:\tau})$ (Section 5, App. E)."""
 
 import itertools
 import math
@@ -29,7 +29,7 @@ _MAX_CASES = 1771
 
 
 def check_taus(taus: Sequence[int]) -> None:
-    """Raise unless `taus` holds positive integers, each once."""
+    """Raise unless `taus` holds distinct positive integers."""
     for tau in taus:
         check_positive("taus", tau)
     if not taus or len(set(taus)) < len(taus):
@@ -68,7 +68,7 @@ def _predicted_log_probs(
     counts: Float[Array, "... cases outcomes"],
     draws: Draws,
 ) -> Float[Array, "batches cases"]:
-    """Return the joint log-probability (Eq. 2) of each case: of outcomes that occur so many times."""
+    """Return the joint log-probability (Eq. 2) of each case, given how often each outcome occurs in it."""
     batches = anchors.shape[0]
     embeddings = jax.vmap(enn.embed)(anchors.reshape(-1, anchors.shape[-1]))
 
@@ -122,7 +122,7 @@ def closed_form_kl(
     true = weigh_counts(jnp.asarray(counts, dtype=float), _true_log_probs(model, anchors)[None])[0]
     predicted = log_joint(anchors, counts.reshape(-1, NUM_ANCHORS, known.num_classes))
     weights = jnp.exp(true + jnp.asarray(np.concatenate(log_orders), dtype=float)[None, :])
-    # What the predictor excludes costs infinitely much, also where its weight underflows.
+    # An outcome that the predictor excludes costs infinity, even where its weight underflows.
     terms = jnp.where(jnp.isneginf(predicted), jnp.inf, weights * (true - predicted))
     ends = list(itertools.accumulate(len(orders) for orders in log_orders))[:-1]
     values = [jnp.sum(part, axis=1) for part in jnp.split(terms, ends, axis=1)]

@@ -10,8 +10,8 @@ import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from .._checks import check_finite, check_labels, check_positive
-from .._compile import jit_for_one_run
 from .._keys import named_keys
+from .._xla import jit_for_one_run
 from ..losses import Batch
 from ..networks import MLP
 from ._joint_batches import JointBatches
@@ -20,12 +20,12 @@ from ._setting import Setting
 _HIDDEN = (50, 50)
 _NUM_CLASSES = 2
 
-# Examples are made so many at a time: the hidden layers of a hundred thousand would need room.
+# Examples are generated in chunks: hidden layers of a hundred thousand at once would need gigabytes.
 _CHUNK = 4096
 
 
 class PriorKnowledge(eqx.Module):
-    r"""What an agent may know of a problem beside its data.
+    r"""What an agent may know about a problem besides its data.
 
     The number of examples and the temperature are arrays: problems that differ in these share one compiled program.
 
@@ -54,7 +54,7 @@ class GenerativeModel(eqx.Module):
         Args:
             input_dim: the input dimension.
             num_classes: the number of classes.
-            temperature: $\rho$, an array so that other values compile nothing.
+            temperature: $\rho$; pass an array to change it without recompiling.
             key: random key.
         """
         network_key, bias_key = named_keys(key, "network", "bias")
@@ -76,7 +76,7 @@ def generate_arrays(
     model = GenerativeModel(input_dim, _NUM_CLASSES, temperature, key=model_key)
 
     def example(number: Int[Array, ""]) -> tuple[Float[Array, " features"], Int[Array, ""]]:
-        # From the key and the number only, so that padding changes nothing.
+        # Depends on the key and the number only, so that padding changes nothing.
         x = jr.normal(jr.fold_in(input_key, number), (input_dim,))
         y = jr.categorical(jr.fold_in(label_key, number), model(x)).astype(jnp.int32)
         valid = number < num_train
@@ -92,7 +92,7 @@ _generate = jit_for_one_run(generate_arrays)
 
 
 class Problem(eqx.Module):
-    """Training data, what an agent may know beside them, and what its predictions are compared with.
+    """Training data, prior knowledge for the agent, and the true model or test batches that score it.
 
     Data may be padded: the first `knowledge.num_train` examples count. A stack of problems is a `Problem` with a
     leading axis on every array, see `stack_problems`.
@@ -136,7 +136,7 @@ class Problem(eqx.Module):
         temperature: float,
         num_classes: int = _NUM_CLASSES,
     ) -> "Problem":
-        r"""Return a problem that was made elsewhere.
+        r"""Return a problem from arrays generated elsewhere.
 
         Args:
             x: training inputs, of shape (examples, input_dim).
@@ -161,7 +161,7 @@ class Problem(eqx.Module):
         return problem.with_tests(test_x, test_y, test_log_likelihoods)
 
     def with_tests(self, test_x: Any, test_y: Any, test_log_likelihoods: Any) -> "Problem":
-        """Return the problem with further test batches, of a tau that it has none of yet."""
+        """Return the problem with test batches of another tau."""
         if self.model is not None:
             raise ValueError("`test_x` must be left out for a problem with a true model, which draws its test batches.")
         known = self.knowledge
@@ -174,7 +174,7 @@ class Problem(eqx.Module):
 
     @property
     def taus(self) -> tuple[int, ...]:
-        """The numbers of labels of the given test batches; empty for a problem with a true model, which has any."""
+        """Numbers of labels of the given test batches; empty with a true model, which can draw any."""
         return tuple(tests.tau for tests in self.tests)
 
     def trimmed(self) -> "Problem":

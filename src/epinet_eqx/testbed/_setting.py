@@ -14,14 +14,14 @@ NUM_SEEDS = 5
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-    r"""What defines a problem, up to its random key.
+    r"""The parameters of a problem, except its random key.
 
     Attributes:
         input_dim: the input dimension $D$.
         data_ratio: $\lambda$, the number of training examples over the input dimension.
         temperature: $\rho$, which divides the logits of the true model: a low one means a high signal-to-noise ratio.
         seed: which of the problems with these three values.
-        number: the problem's number, from 1 in the order of the testbed; what its random key is made of.
+        number: the problem's number, from 1 in the order of the testbed; its random key is derived from it.
     """
 
     input_dim: int

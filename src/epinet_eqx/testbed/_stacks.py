@@ -1,4 +1,4 @@
-"""Stacks of problems: those of one input dimension as one, for programs that are compiled once (Section 5)."""
+"""Stack problems of equal input dimension, so that one compiled program serves all of them (Section 5)."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -10,8 +10,8 @@ import jax.random as jr
 from jaxtyping import Array, Key, PRNGKeyArray
 
 from .._checks import num_examples
-from .._compile import jit_for_one_run, jit_unoptimized
 from .._stack import stack, take
+from .._xla import jit_for_one_run, jit_unoptimized
 from ..losses import Batch
 from ._problem import Problem, generate_arrays
 from ._setting import Setting
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 _take: Any = jit_unoptimized(take)
 _fold_in_each: Any = jit_unoptimized(jax.vmap(jr.fold_in, in_axes=(None, 0)))
 
-# Up to so many examples, data are padded: the memory does not matter then, and a compilation is saved.
+# Data are padded up to this many examples: the memory is negligible, and a compilation is saved.
 _PADDED = 10_000
 _MAX_RATIO = 1000
 

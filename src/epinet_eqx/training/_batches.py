@@ -12,6 +12,7 @@ from jaxtyping import Array, Int, PRNGKeyArray, UInt32
 
 from .._checks import check_positive
 from .._keys import named_keys
+from .._xla import any_by_product
 
 # Pairs of rounds of the Feistel network; two are enough for orders that look random.
 _ROUNDS = 2
@@ -189,7 +190,6 @@ def permute(
             right = (right + _mix(left + _mix(epochs + second)) % other) % other
         return right * base + left
 
-    # A product, as XLA compiles a reduction of many numbers to a page of code on a CPU.
-    beyond = lambda places: (places >= size).astype(float) @ jnp.ones(places.shape) > 0  # noqa: E731
+    beyond = lambda places: any_by_product(places >= size)  # noqa: E731
     again = lambda places: jnp.where(places >= size, once(places), places)  # noqa: E731
     return jax.lax.while_loop(beyond, again, once(places))

@@ -12,8 +12,8 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from .._checks import num_examples
-from .._compile import jit_for_one_run
 from .._keys import named_keys
+from .._xla import jit_for_one_run
 from ..data import Loader
 from ..indices import AbstractIndex
 from ..losses import AbstractLoss, Batch, mean_data_loss

@@ -12,9 +12,9 @@ import optax
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
 from .._checks import check_finite, check_positive, check_scalar, num_examples
-from .._compile import jit_for_one_run
 from .._enn import AbstractENN
 from .._keys import named_keys
+from .._xla import jit_for_one_run
 from ..bayes import Deterministic, Ensemble
 from ..combinators import Prior, WithPrior
 from ..indices import AbstractIndex

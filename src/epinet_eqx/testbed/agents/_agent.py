@@ -1,4 +1,4 @@
-"""The form of an agent: from a problem to an ENN (Section 5)."""
+"""The interface of an agent: from a problem to an ENN (Section 5)."""
 
 import abc
 from collections.abc import Callable, Hashable
@@ -42,12 +42,12 @@ class AbstractAgent(abc.ABC):
 
     @abc.abstractmethod
     def group(self, input_dim: int, num_train: int) -> Hashable:
-        """Return what the problems of one stack must have in common for this agent."""
+        """Return the key by which problems are grouped: those of a stack must agree in it."""
 
     def __call__(self, problem: Problem, key: PRNGKeyArray) -> AbstractENN:
         """Return the ENN trained on one problem."""
         known, length = problem.knowledge, num_examples("data", problem.data)
-        # Padded as in a larger stack, so that most problems of an input dimension share a program here, too.
+        # Padded as in a larger stack, so that most problems of an input dimension share a program.
         problems = stack_problems([problem], pad_to=max(length, padded_size(known.input_dim, int(known.num_train))))
         return take_member(self.train(problems, keys=jr.clone(key)[None]), 0)
 

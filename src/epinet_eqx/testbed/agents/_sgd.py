@@ -13,22 +13,22 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Key, PRNGKeyArray
 
-from ..._compile import jit_unoptimized
 from ..._enn import AbstractENN
 from ..._keys import named_keys
+from ..._xla import jit_unoptimized
 from ...losses import AbstractLoss
 from ...training import NonFiniteLossError, ShuffledBatches, TrainState, fit_many, init_state
 from .._problem import PriorKnowledge, Problem
 from .._stacks import padded_size
 from ._agent import AbstractAgent
 
-# All random indices of a block of steps are in memory at once: so many numbers, and no more steps than this.
+# The random indices of a block of steps are held in memory: bounds on their size and on the steps of a block.
 _BLOCK_NUMBERS = 2**22
 _MAX_BLOCK = 200
 
 
 class TrainingPlan(NamedTuple):
-    """The numbers of a training that are not arrays: another one is another compiled program."""
+    """Static numbers of a training: changing one recompiles."""
 
     num_steps: int
     num_index_samples: int
@@ -37,7 +37,7 @@ class TrainingPlan(NamedTuple):
 
 
 def poisoned(enns: AbstractENN, failed: Bool[Array, " problems"]) -> AbstractENN:
-    """Return stacked ENNs, those that failed with NaN for parameters: never to be mistaken for a result."""
+    """Return stacked ENNs; parameters of those that failed are NaN, so that they cannot pass for results."""
 
     def poison(leaf: Array) -> Array:
         return jnp.where(failed.reshape(-1, *(1 for _ in leaf.shape[1:])), jnp.nan, leaf)
@@ -46,11 +46,11 @@ def poisoned(enns: AbstractENN, failed: Bool[Array, " problems"]) -> AbstractENN
 
 
 class AbstractSGDAgent(AbstractAgent):
-    """An agent that trains an ENN with Adam: what it builds, its loss, and how long it trains."""
+    """An agent that trains an ENN with Adam: it defines the ENN, the loss and the length of training."""
 
     @abc.abstractmethod
     def init(self, knowledge: PriorKnowledge, *, key: PRNGKeyArray) -> AbstractENN:
-        """Return the ENN before training; pure, whatever depends on the problem is an array."""
+        """Return the initial ENN; pure, and everything that depends on the problem is an array."""
 
     @abc.abstractmethod
     def loss(self, knowledge: PriorKnowledge) -> AbstractLoss:

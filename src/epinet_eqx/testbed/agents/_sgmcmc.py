@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
-from ..._compile import jit_unoptimized
 from ..._enn import AbstractENN
 from ..._keys import named_keys
+from ..._xla import jit_unoptimized
 from ...bayes import Deterministic, Ensemble, run_chain, sghmc
 from ...losses import Batch, CrossEntropy, mean_loss
 from ...networks import MLP

@@ -1,0 +1,80 @@
+"""Ways to make XLA fast on CPUs, each with the benchmark that shows what it is worth; on other devices they do no harm.
+
+Two rules need no function. Random numbers are drawn as long vectors and reshaped: with a short axis innermost, XLA
+unrolls the rounds of the generator for each of its entries (`nox -s bench -- first_call`). Convolutions keep channels
+last, see `networks/_layers.py` (`nox -s bench -- features`).
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+# Typed loosely: Equinox passes further options to JAX, which its annotations do not mention.
+_jit: Any = eqx.filter_jit
+
+# Later versions of XLA have no such switch.
+_NO_EMITTERS = {"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < (0, 11) else {}
+
+# How much to optimize a program: one that runs once should not take longer to compile than to run --------------------
+
+
+def jit_unoptimized(function: _F) -> _F:
+    """Compile a function whose run time does not matter, in a fraction of the usual time.
+
+    `nox -s bench -- first_call`.
+    """
+    return _jit(function, compiler_options={"xla_backend_optimization_level": 0, **_NO_EMITTERS})
+
+
+def jit_for_one_run(function: _F) -> _F:
+    """Compile a function that runs once, for a few seconds: half the compile time of `filter_jit`, equally fast.
+
+    Meant for many small operations, or many normal variables to draw. `nox -s bench -- first_call`.
+    """
+    return _jit(function, compiler_options={"xla_backend_optimization_level": 1, **_NO_EMITTERS})
+
+
+def jit_for_long_vectors(function: _F) -> _F:
+    """Compile a function that runs for seconds over long vectors: half the compile time of `filter_jit`, and faster.
+
+    Vectors of 512 bits pay off where long arrays are mapped by `exp`; a CPU without them ignores the option.
+    `nox -s bench -- testbed`.
+    """
+    return _jit(function, compiler_options={"xla_backend_optimization_level": 1, "xla_cpu_prefer_vector_width": 512})
+
+
+# Reductions that XLA compiles badly ----------------------------------------------------------------------------------
+
+
+def sum_by_product(valid: Bool[Array, " samples"], values: Float[Array, "samples *shape"]) -> Float[Array, "*shape"]:
+    """Return the sum of the valid entries as a matrix product, several times faster than a reduction.
+
+    `nox -s bench -- streaming`.
+    """
+    return jnp.tensordot(valid.astype(values.dtype), values, axes=1, precision=jax.lax.Precision.HIGHEST)
+
+
+def max_by_halves(values: Float[Array, "samples *shape"]) -> Float[Array, "*shape"]:
+    """Return the largest entry along the leading axis by pairwise maxima of halves, faster than a reduction.
+
+    `nox -s bench -- streaming`.
+    """
+    while (count := values.shape[0]) > 1:
+        half = -(-count // 2)
+        # The halves of an odd number overlap, which does not change the maximum.
+        values = jnp.maximum(values[:half], values[count - half :])
+    return values[0]
+
+
+def any_by_product(flags: Bool[Array, " n"]) -> Bool[Array, ""]:
+    """Return whether any flag is set, as a product: a reduction of many flags compiles to a page of code.
+
+    `nox -s bench -- first_call`.
+    """
+    return flags.astype(float) @ jnp.ones(flags.shape) > 0
