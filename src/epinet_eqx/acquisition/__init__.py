@@ -1,4 +1,4 @@
-"""Active learning: which labels of a pool to ask for, one by one or as a batch.
+"""Active learning: choose inputs of a pool to label, one by one or as a batch.
 
 ```python
 asked = acquire(bald_scores(enn, pool, draws), 10)

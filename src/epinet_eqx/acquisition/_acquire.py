@@ -1,4 +1,4 @@
-"""Which inputs of a pool to ask the labels of."""
+"""Choosing inputs of a pool to label."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from .._checks import check_available, check_finite, check_labels, check_positiv
 def acquire(
     scores: Float[Array, " batch"], batch_size: int, *, available: Bool[Array, " batch"] | None = None
 ) -> Int[Array, " acquired"]:
-    """Return the positions of the inputs with the largest scores, the largest first; of equal ones the earlier.
+    """Return the positions of the inputs with the largest scores, largest first; ties go to the earlier.
 
     Args:
         scores: a score of each input of the pool.
@@ -28,7 +28,7 @@ def acquire(
 def balanced_start(
     y: Int[Array, " batch"], num_classes: int, per_class: int, *, key: PRNGKeyArray
 ) -> Int[Array, " start"]:
-    """Return the positions of so many random examples of each class: what active learning usually starts from.
+    """Return the positions of `per_class` random examples of each class, the usual start of active learning.
 
     Args:
         y: labels of the pool.
@@ -43,7 +43,7 @@ def balanced_start(
     few = "" if is_traced(counts) else f"; got {int(jnp.min(counts))} of class {int(jnp.argmin(counts))}"
     message = f"`y` must hold at least {per_class} labels of each of the {num_classes} classes{few}."
     y = require(y, jnp.min(counts) < per_class, message)
-    # Ranks among the examples of the own class, in a random order: the first ones of each class are taken.
+    # Random ranks within each class; the lowest ranks are taken.
     order = jr.permutation(key, y.shape[0])
     shuffled = y[order]
     members = (shuffled[:, None] == jnp.arange(num_classes, dtype=y.dtype)[None, :]).astype(jnp.int32)

@@ -1,4 +1,4 @@
-"""Learning from a pool whose labels are asked for in rounds."""
+"""Active learning in rounds: train, evaluate, query."""
 
 from collections.abc import Callable
 from typing import Any
@@ -63,17 +63,17 @@ def by_batch_bald(*, num_samples: int | None, max_combinations: int = 1000) -> A
 def at_random(
     enn: AbstractENN, x: PyTree[Array], size: int, *, available: Bool[Array, " batch"], key: PRNGKeyArray
 ) -> Int[Array, " size"]:
-    """Choose uniformly: what the other rules are compared with."""
+    """Choose uniformly: the baseline for the other rules."""
     return acquire(jr.uniform(key, available.shape), size, available=available)
 
 
 class ActiveRun(eqx.Module):
-    """What happened.
+    """The record of an active-learning run.
 
     Attributes:
-        positions: positions of the labeled inputs in the order of their labels, those of the start first.
-        num_labels: how many labels each round was trained with.
-        evaluations: what `evaluate` returned in each round, stacked.
+        positions: positions of the labeled inputs in the order of labeling, starting with the initial ones.
+        num_labels: number of labels each round was trained on.
+        evaluations: results of `evaluate`, stacked over rounds.
         enn: the ENN of the last round.
     """
 
@@ -92,7 +92,7 @@ def _train(
     evaluate: Callable[[AbstractENN], PyTree[Array]],
     key: PRNGKeyArray,
 ) -> tuple[AbstractENN, PyTree[Array]]:
-    """Return the ENN of a round, and how good it is."""
+    """Train the ENN of a round and evaluate it."""
     enn = learner.train(jax.tree.map(lambda leaf: leaf[positions], pool), num_labels, key=key)
     return enn, evaluate(enn)
 
@@ -108,18 +108,18 @@ def run_active_learning(
     evaluate: Callable[[AbstractENN], PyTree[Array]],
     key: PRNGKeyArray,
 ) -> ActiveRun:
-    """Return what happens when labels of a pool are asked for in rounds: train, evaluate, choose, and so on.
+    """Query labels of a pool in rounds: train, evaluate, choose, repeat.
 
     Training and evaluation are one compiled program for all rounds. Map the function over keys with `eqx.filter_vmap`
     to have many runs at once.
 
     Args:
-        learner: how the ENN of a round is trained.
-        pool: all inputs with their labels; those that have not been asked for are never looked at.
-        acquisition: how inputs are chosen: `by_score(bald_scores, num_samples=100)`, `by_batch_bald(...)`, `at_random`.
-        start: positions of the inputs whose labels are known at the beginning, for instance by `balanced_start`.
-        num_rounds: how often labels are asked for.
-        size: how many labels are asked for in a round.
+        learner: trains the ENN of a round.
+        pool: all inputs with their labels; labels not yet queried are never read.
+        acquisition: chooses the inputs: `by_score(bald_scores, num_samples=100)`, `by_batch_bald(...)`, `at_random`.
+        start: positions of the inputs labeled at the start, for instance from `balanced_start`.
+        num_rounds: number of queries.
+        size: number of labels per query.
         evaluate: maps the ENN of a round to numbers, for instance its accuracy; a pure function.
         key: random key of all rounds.
     """

@@ -1,4 +1,4 @@
-"""A batch whose labels together tell the most about the index (BatchBALD)."""
+"""BatchBALD: the batch whose labels are jointly most informative about the index."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from .._enn import AbstractENN
 from .._examples import check_examples
 from .._keys import named_keys
 
-# So many conditional probabilities at a time stay within a few megabytes.
+# Conditional probabilities are computed in chunks of this many, a few megabytes.
 _MAX_ENTRIES = 2**20
 
 
@@ -23,7 +23,7 @@ class BatchChoice(NamedTuple):
 
     Attributes:
         positions: positions in the pool.
-        gains: what the label of each tells about the index, given the labels of those before it, in nats; their sum is
+        gains: information of each label about the index given the labels before it, in nats; their sum is
             the mutual information of all labels of the batch with the index.
     """
 
@@ -32,7 +32,7 @@ class BatchChoice(NamedTuple):
 
 
 class LabelTable(eqx.Module):
-    r"""Combinations of the labels that have been chosen, and what each says about the index.
+    r"""Combinations of the labels chosen so far, and the posterior of the index given each.
 
     Attributes:
         probs: probability of each combination.
@@ -59,13 +59,13 @@ class LabelTable(eqx.Module):
             rows = jnp.minimum(jnp.searchsorted(cumulative, places * cumulative[-1], side="right"), rows[-1])
             probs = jnp.full(max_combinations, 1 / max_combinations)
         combination, label = jnp.divmod(rows, num_classes)
-        # What is impossible has no share in any sum over combinations.
+        # Impossible combinations contribute nothing to any sum.
         scale = jnp.where(given > 0, 1 / jnp.where(given > 0, given, 1.0), 0.0)[rows]
         return LabelTable(probs, self.weights[combination] * class_probs.T[label] * scale[:, None])
 
 
 def _gains(table: LabelTable, class_probs: Float[Array, "samples batch classes"]) -> Float[Array, " batch"]:
-    """Return what the label at each input tells about the index beyond the labels of the table."""
+    """Return the information of each label about the index, given the labels of the table."""
     conditional = jnp.einsum("km,mbc->kbc", table.weights, class_probs, precision=jax.lax.Precision.HIGHEST)
     given_labels = table.probs @ jnp.sum(jax.scipy.special.entr(conditional), axis=-1)
     given_index = jnp.mean(jnp.sum(jax.scipy.special.entr(class_probs), axis=-1), axis=0)
@@ -105,7 +105,7 @@ def batch_bald(
     max_combinations: int = 1000,
     key: PRNGKeyArray,
 ) -> BatchChoice:
-    r"""Choose inputs one by one, each the one whose label tells the most about the index beyond those before it.
+    r"""Choose inputs greedily, each time the one whose label adds the most information about the index.
 
     Greedy BatchBALD (Kirsch et al., 2019): the joint information $I(y_{1:k}; z)$ knows that two copies of an input tell
     little more than one. The pool is streamed, so memory does not grow with it; the network runs over it once per

@@ -1,4 +1,4 @@
-"""How an ENN is trained on labels that were asked for (Algorithm 1)."""
+"""Training an ENN on the labels of a pool queried so far (Algorithm 1)."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ from ..training import EpistemicObjective, UniformBatches, init_state, train_ste
 
 
 class PoolLearner(eqx.Module):
-    """How an ENN is trained in each round: from the beginning, for the same number of steps."""
+    """Trains an ENN from scratch in each round, for the same number of steps."""
 
     make_enn: Callable[[PRNGKeyArray], AbstractENN]
     loss: AbstractLoss | Callable[[PRNGKeyArray], AbstractLoss]
@@ -61,7 +61,7 @@ class PoolLearner(eqx.Module):
         self.prior_power = check_scalar("prior_power", jnp.asarray(prior_power, dtype=float), minimum=0.0)
 
     def train(self, data: Batch, num_labels: Int[Array, ""], *, key: PRNGKeyArray) -> AbstractENN:
-        """Return the ENN trained on the first `num_labels` examples; all its parameters are NaN if that diverged."""
+        """Return the ENN trained on the first `num_labels` examples; all parameters are NaN if training diverged."""
         enn_key, loss_key, train_key = named_keys(key, "enn", "loss", "train")
         loss = self.loss if isinstance(self.loss, AbstractLoss) else self.loss(loss_key)
         state, _ = train_steps(

@@ -1,4 +1,4 @@
-"""How much the label of an input is worth: scores of a pool, each input by itself."""
+"""Acquisition scores: the value of the label of each input of a pool, one input at a time."""
 
 import equinox as eqx
 import jax
@@ -23,7 +23,7 @@ class _Expected(AbstractWrapper):
     likelihood: AbstractLikelihood
 
     def __init__(self, enn: AbstractENN, likelihood: AbstractLikelihood):
-        """Initialize with the ENN and what its outputs mean."""
+        """Initialize with the ENN and the likelihood of its outputs."""
         self.enn = enn
         self.likelihood = likelihood
 
@@ -89,7 +89,7 @@ def bald_scores(
     x: PyTree[ArrayLike],
     draws: Draws,
 ) -> Float[Array, " batch"]:
-    r"""Return what the label at each input tells about the index: the mutual information $I(y; z)$ in nats (BALD).
+    r"""Return the mutual information $I(y; z)$ of the label and the index at each input, in nats (BALD).
 
     Indices and pool are streamed in chunks: beside the pool itself and its scores, memory grows with neither. The
     score of an input depends on the draws and the input only, so a larger pool can be scored in parts.
@@ -142,8 +142,8 @@ def joint_loss_scores(
         enn: the ENN, of a classification.
         x: the pool, an array or a tree of arrays with a leading batch axis.
         draws: the indices to average over.
-        y: the labels, where they are known.
-        tau: how often each label is seen; 1 gives the marginal log-loss, or the entropy without labels.
+        y: the labels, if known.
+        tau: number of repetitions of each label; 1 gives the marginal log-loss, or the entropy without labels.
     """
     check_positive("tau", tau)
     draws = check_draws(enn, draws)
@@ -158,7 +158,7 @@ def joint_loss_scores(
     return check_result("joint log-losses", -jnp.sum(losses, axis=1), draws)
 
 
-# So many entries of joint tables at a time stay within a few megabytes.
+# Joint tables are computed in chunks of this many entries, a few megabytes.
 _MAX_ENTRIES = 2**20
 
 
@@ -213,7 +213,7 @@ def epig_scores(
     Args:
         enn: the ENN, of a classification.
         x: the pool, an array or a tree of arrays with a leading batch axis.
-        targets: inputs like those that predictions will be asked for, in the form of `x`; a hundred will do.
+        targets: inputs distributed like those to be predicted, in the form of `x`; a hundred suffice.
         draws: the indices to average over.
     """
     draws = check_draws(enn, draws)

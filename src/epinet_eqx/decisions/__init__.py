@@ -1,4 +1,4 @@
-"""Decisions whose reward depends on several labels: what joint predictions are for (Theorems 1 and 2, Appendix B).
+"""Decisions whose reward depends on several labels, which need joint predictions (Theorems 1 and 2, Appendix B).
 
 A set under a reward of the whole, chosen by coherent samples, one index for all candidates:
 

@@ -1,4 +1,4 @@
-"""Checks that the functions of this package share."""
+"""Checks shared by the functions of this package."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -7,7 +7,7 @@ from .._checks import is_traced, require
 
 
 def _found(values: Float[Array, "..."], wrong: Bool[Array, ""]) -> str:
-    """Return the range of the values for a message, or nothing where they are not known yet."""
+    """Return the range of the values for a message, or nothing while they are traced."""
     return "" if is_traced(wrong) else f"; got values from {float(jnp.min(values)):g} to {float(jnp.max(values)):g}"
 
 

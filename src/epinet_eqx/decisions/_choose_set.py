@@ -27,12 +27,12 @@ class SetChoice(NamedTuple):
 
 
 def any_success(outcomes: Shaped[Array, " candidates"], chosen: Bool[Array, " candidates"]) -> Float[Array, ""]:
-    """Return 1 if the outcome of at least one chosen candidate is positive, and 0 otherwise: one hit is enough."""
+    """Return 1 if the outcome of at least one chosen candidate is positive, and 0 otherwise: one hit suffices."""
     return jnp.any((outcomes > 0) & chosen).astype(float)
 
 
 def as_independent(outcomes: Shaped[Array, "samples candidates"], *, key: PRNGKeyArray) -> Array:
-    """Return samples with the same marginals, but independent: the outcomes of each candidate in an order of its own.
+    """Return samples with the same marginals but independent candidates: each column is permuted on its own.
 
     It is what a marginal prediction (Eq. 1) knows of the outcomes.
     """
@@ -60,7 +60,7 @@ def choose_set(
     *,
     available: Bool[Array, " candidates"] | None = None,
 ) -> SetChoice:
-    """Choose candidates one by one, each the one with which the set earns the most in expectation.
+    """Choose candidates greedily by the expected reward of the set.
 
     The samples must be coherent: one index for all candidates of a sample. For a reward that has diminishing returns
     the greedy set earns at least 63 percent of the best one.
@@ -90,5 +90,5 @@ def choose_set(
 
     _, (positions, rewards, low, high) = jax.lax.scan(step, jnp.zeros(num_candidates, dtype=bool), length=size)
     check = check_unit_interval("reward_fn(outcomes, chosen)", jnp.stack([low, high]))
-    # The rewards depend on the check, so that it is made inside of a compiled program, too.
+    # The rewards depend on the check, so that it also runs inside compiled programs.
     return SetChoice(positions, rewards + 0 * jnp.sum(check))

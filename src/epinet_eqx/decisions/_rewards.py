@@ -1,4 +1,4 @@
-"""Rewards of joint outcomes: their expectation, the choice, and what a wrong prediction costs (Theorems 1 and 2)."""
+"""Rewards of joint outcomes: expectation, optimal action, and the cost of a wrong prediction (Theorems 1 and 2)."""
 
 from collections.abc import Callable
 
@@ -88,7 +88,7 @@ def best_actions(expected: Float[Array, " actions"], *, tolerance: float = 1e-5)
 
     Args:
         expected: expected reward of each action.
-        tolerance: how far below the largest still counts as equal, so that rounding does not break a tie.
+        tolerance: differences up to this count as ties, so that rounding does not break them.
     """
     check_actions("expected", expected)
     if tolerance < 0:
@@ -143,7 +143,7 @@ def shortfall(
     *,
     tolerance: float = 1e-5,
 ) -> Float[Array, ""]:
-    r"""Return how much less than the optimum the agent earns that believes `predicted_probs`.
+    r"""Return the shortfall from the optimum of an agent that acts on `predicted_probs`.
 
     The agent chooses uniformly among the actions that are best under its prediction; ties within `tolerance`.
 
@@ -151,7 +151,7 @@ def shortfall(
         rewards: $r(a, y_{1:\tau})$ between 0 and 1; the first axis is the action, then one axis per label.
         joint_probs: the true distribution $P_{1:\tau}$ of the labels.
         predicted_probs: the prediction $\hat P_{1:\tau}$.
-        tolerance: how far below the largest predicted reward still counts as equal.
+        tolerance: predicted rewards this close to the largest count as ties.
     """
     earned = expected_rewards(rewards, joint_probs)
     choice = choice_probs(expected_rewards(rewards, predicted_probs), tolerance=tolerance)
@@ -159,5 +159,5 @@ def shortfall(
 
 
 def shortfall_bound(joint_probs: Float[Array, "..."], predicted_probs: Float[Array, "..."]) -> Float[Array, ""]:
-    r"""Return $\sqrt{2 \, \mathrm{KL}(P_{1:\tau} \| \hat P_{1:\tau})}$, which no shortfall exceeds (Theorem 2)."""
+    r"""Return $\sqrt{2 \, \mathrm{KL}(P_{1:\tau} \| \hat P_{1:\tau})}$, a bound on every shortfall (Theorem 2)."""
     return jnp.sqrt(2 * joint_kl(joint_probs, predicted_probs))

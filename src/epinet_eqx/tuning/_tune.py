@@ -27,7 +27,7 @@ class Tuned(eqx.Module):
         losses: the loss of each candidate, an estimate with a leading axis.
         index: the number of the best candidate.
         marginal: the marginal log-loss of each candidate, likewise.
-        allowed: which candidates were eligible: all, unless the marginal log-loss was held.
+        allowed: which candidates were eligible: all, unless the marginal log-loss was constrained.
     """
 
     best: PyTree[Array]
@@ -38,7 +38,7 @@ class Tuned(eqx.Module):
 
 
 def _stack(enns: list[AbstractENN]) -> tuple[AbstractENN, AbstractENN]:
-    """Return what differs between the ENNs, stacked along a leading axis, and what they share.
+    """Split the candidate ENNs into what differs, stacked along a leading axis, and what they share.
 
     An array that every ENN holds (the very same one, not a copy) is shared: the weights of a base network are then
     stored once, and what depends on nothing else is computed once for all candidates.
@@ -82,7 +82,7 @@ def _losses(varying: PyTree, shared: PyTree, numbers: Int[Array, " candidates"],
         )
         return LogLosses.of_pairs(scores, data.draws.num_samples, tau=tau, exact=data.draws.exact)
 
-    # The numbers give the axis of candidates its size where nothing varies: for a single candidate.
+    # The numbers give the axis of candidates its size even if nothing varies, as with a single candidate.
     return eqx.filter_vmap(of)(varying, numbers)
 
 
@@ -129,7 +129,7 @@ def tune(
     enns = [build(entry) for entry in entries]
     data = check_data(enns[0], x, y, draws, group_size=2, likelihood=likelihood)
     if draws.batch_size is None:
-        # The candidates share the memory that one evaluation would use.
+        # The candidates share the memory budget of one evaluation.
         data = data._replace(batch_size=max(2, data.batch_size // count))
     varying, shared = _stack(enns)
     losses = check_result(
