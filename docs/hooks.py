@@ -23,6 +23,7 @@ from reproduce.artifact import Artifact
 from reproduce.artifacts.rep_scaling import table as replication_table
 from reproduce.claims import Claim, judge
 from reproduce.page import accepted_page
+from reproduce.paper.origins import machine_rows
 from reproduce.paper.words import measured as as_text
 from reproduce.paths import LICENSES, REFERENCE
 from reproduce.registry import CLAIMS, JUDGED_BY, REGISTRY
@@ -186,6 +187,18 @@ def fill_in_licenses(markdown: str) -> str:
     return re.sub(r"<!-- licenses -->", table, markdown)
 
 
+def fill_in_machines(markdown: str) -> str:
+    """Return a page with `<!-- machines -->` replaced by the machines and settings on which `verify` was recorded."""
+    keys = {"machine": "machine", "setting": "setting", "numbers": "numbers"}
+    columns = {**keys, "digits": "to the last digit", "tolerance": "within tolerances", "apart": "do not agree"}
+
+    def table(found: re.Match[str]) -> str:
+        rows = machine_rows(REFERENCE)
+        return _table([list(columns.values()), *([row[key] for key in columns] for row in rows)])
+
+    return re.sub(r"<!-- machines -->", table, markdown)
+
+
 def loaded_from_elsewhere(page: str) -> list[str]:
     """Return the tags of a page that would fetch something from another host."""
     return [found[0] for found in _LOADED.finditer(page) if not _HARMLESS.search(found[0])]
@@ -202,8 +215,8 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **kwargs: Any) -> str:
-    """Fill in artifacts, measurements and licenses where a page asks for them."""
-    return fill_in_licenses(fill_in_measurements(fill_in_artifacts(markdown)))
+    """Fill in artifacts, measurements, licenses and machines where a page asks for them."""
+    return fill_in_machines(fill_in_licenses(fill_in_measurements(fill_in_artifacts(markdown))))
 
 
 def on_page_content(content: str, **kwargs: Any) -> str:

@@ -6,8 +6,9 @@ import importlib.util
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 if importlib.util.find_spec("epinet_eqx") is None:
     sys.exit(
@@ -119,6 +120,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     check = commands.add_parser("verify", parents=[shared], help="compare fresh CSVs with the accepted ones")
     check.add_argument("--accept", action="store_true", help="make the fresh CSVs the accepted ones")
+    check.add_argument(
+        "--record", action="store_true", help="note this machine, and what agreed, beside the accepted numbers"
+    )
     check.add_argument("--partial", action="store_true", help="accept the units there are, marked as a part of all")
     commands.add_parser(
         "restore", parents=[shared], help="make records of the accepted numbers, to draw or to go on from"
@@ -187,6 +191,8 @@ def _draw_accepted(chosen: Sequence[Artifact], output: Output) -> int:
 def _verify(chosen: Sequence[Artifact], output: Output, arguments: argparse.Namespace) -> int:
     """Compare artifacts with their references; return 1 if one does not agree."""
     wrong = waiting = 0
+    found: dict[str, str] = {}
+    here: Mapping[str, Any] = {}
     manifest = read_manifest(REFERENCE)
     others: dict[str, None] = {}
     records = Records(output)
@@ -197,8 +203,10 @@ def _verify(chosen: Sequence[Artifact], output: Output, arguments: argparse.Name
             continue
         results.collect(entry, records)
         comparison = verify(entry, output, REFERENCE)
-        apart = machines.differences(results.origin(entry, records), manifest.get(f"{output.tier}/{entry.id}.csv", {}))
+        here = results.origin(entry, records)
+        apart = machines.differences(here, manifest.get(f"{output.tier}/{entry.id}.csv", {}))
         others |= dict.fromkeys(apart)
+        found[entry.id] = "apart" if comparison.differences else "tolerance" if comparison.largest else "digits"
         if comparison.differences:
             wrong += 1
             print(f"{entry.id}: does not agree\n  " + "\n  ".join(comparison.differences))
@@ -213,6 +221,9 @@ def _verify(chosen: Sequence[Artifact], output: Output, arguments: argparse.Name
     if others:
         print("this machine is not the one of the reference, so only tolerances can be asked for:")
         print("\n".join(f"  {words}" for words in others))
+    if arguments.record and found:
+        noted = {"tier": output.tier, "session": arguments.session or "all", "artifacts": found}
+        print(f"noted: {machines.confirm(REFERENCE, here, noted)}")
     if waiting:
         print(f"{waiting} are not computed: `{_command('run', arguments)}` computes them")
     return int(wrong > 0 or waiting > 0)

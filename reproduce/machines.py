@@ -7,10 +7,13 @@ its tolerance.
 """
 
 import json
+import os
 import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from .files import write_atomically
 
 _CPU_INFO = Path("/proc/cpuinfo")
 
@@ -26,7 +29,14 @@ _KEYS = {
     "num_devices": "the number of devices",
     "matmul_precision": "the precision of products",
     "xla_flags": "XLA_FLAGS",
+    "x64": "double precision",
 }
+# What older records do not say, and was so.
+_DEFAULTS = {"x64": False}
+
+CONFIRMED = "machines.json"
+"""Where `verify --record` notes machines, beside the accepted numbers."""
+
 _PACKAGES = ("jax", "jaxlib", "numpy", "equinox", "optax")
 
 
@@ -43,6 +53,24 @@ def instructions() -> str:
     return " ".join([platform.machine(), *(flag for flag in _FLAGS if flag in flags)])
 
 
+def usable_cpus() -> int | None:
+    """Return how many processors this process may use: XLA has as many threads."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def setting(origin: Mapping[str, Any]) -> str:
+    """Return in words what is unusual about where numbers come from.
+
+    Args:
+        origin: as `results.origin` returns it.
+    """
+    threads, cpus = origin.get("threads"), origin.get("cpus")
+    words = [f"{threads} of {cpus} processors"] if threads and threads != cpus else []
+    words += [f"XLA_FLAGS={flags}"] if (flags := origin.get("xla_flags")) else []
+    words += ["double precision"] if origin.get("x64") else []
+    return ", ".join(words) or "default"
+
+
 def _told(value: Any) -> str:
     """Return a value in words."""
     return "not recorded" if value is None else "nothing" if value == "" else str(value)
@@ -55,7 +83,7 @@ def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
         here: where fresh numbers come from, as `origin` returns it.
         there: where accepted numbers come from, as the manifest says.
     """
-    pairs = [(words, here.get(key), there.get(key)) for key, words in _KEYS.items()]
+    pairs = [(words, *(one.get(key, _DEFAULTS.get(key)) for one in (here, there))) for key, words in _KEYS.items()]
     both = [origin.get("versions") or {} for origin in (here, there)]
     if all(isinstance(one, Mapping) for one in both):
         pairs += [(name, both[0].get(name), both[1].get(name)) for name in _PACKAGES]
@@ -65,3 +93,33 @@ def differences(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
     unknown = here.get("instructions") is None and there.get("instructions") is None
     found = ["the instruction set: not recorded here, not recorded there"] if unknown else []
     return found + [f"{words}: {_told(one)} here, {_told(other)} there" for words, one, other in pairs if one != other]
+
+
+def read_confirmed(reference: Path) -> list[dict[str, Any]]:
+    """Return the machines and settings that `verify --record` noted.
+
+    Args:
+        reference: folder of the accepted CSVs.
+    """
+    path = reference / CONFIRMED
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+
+
+def confirm(reference: Path, origin: Mapping[str, Any], noted: Mapping[str, Any]) -> Path:
+    """Note a machine; what was noted of the same machine, setting, tier and session before is replaced.
+
+    Args:
+        reference: folder of the accepted CSVs.
+        origin: where the fresh numbers come from, as `results.origin` returns it.
+        noted: tier and session, and how each artifact compared: "digits", "tolerance" or "apart".
+    """
+    versions = origin.get("versions") or {}
+    jax = versions.get("jax") if isinstance(versions, Mapping) else None
+    place = {"instructions": origin.get("instructions"), "cpus": origin.get("cpus"), "jax": jax}
+    entry = {**place, "setting": setting(origin), **noted}
+    keys = [key for key in entry if key != "artifacts"]
+    kept = [one for one in read_confirmed(reference) if any(one[key] != entry[key] for key in keys)]
+    found = sorted([*kept, entry], key=lambda one: [str(one[key]) for key in keys])
+    path = reference / CONFIRMED
+    write_atomically(path, (json.dumps(found, indent=1) + "\n").encode())
+    return path

@@ -17,6 +17,7 @@ from .accepted import BEST_FIRST, best_accepted, read_manifest
 from .aggregate import read_cells, read_rows
 from .artifact import Artifact
 from .claims import LedgerLine, Verdict
+from .evidence import PARTS, is_ours, part_of
 from .files import write_atomically
 from .jobs import Records
 from .ledger import number_of, why_undecided
@@ -177,6 +178,27 @@ def _cost(section: Section) -> str:
     )
 
 
+def _evidence(sections: Sequence[Section]) -> str:
+    """Return the table of verdicts by kind of evidence, of the paper's claims and of ours."""
+    found = Counter(
+        (part_of(section.artifact, section.tier), is_ours(line.claim), line.verdict)
+        for section in sections
+        for line in section.lines
+    )
+    kinds = [(ours, verdict) for ours in (False, True) for verdict in Verdict]
+    head = "".join(
+        f"<th class='amount'>{'ours' if ours else 'the paper'}: {_text(verdict.value)}</th>" for ours, verdict in kinds
+    )
+    rows = "".join(
+        f"<tr><td>{_text(words)}</td>"
+        + "".join(f"<td class='amount'>{found[part, ours, verdict]}</td>" for ours, verdict in kinds)
+        + "</tr>"
+        for part, words in PARTS.items()
+        if any(own == part for own, _, _ in found)
+    )
+    return f"<thead><tr><th>evidence</th>{head}</tr></thead><tbody>{rows}</tbody>"
+
+
 def as_page(
     sections: Sequence[Section], *, title: str, about: str, links: Mapping[str, str], waiting: Iterable[str] = ()
 ) -> str:
@@ -205,6 +227,7 @@ def as_page(
         title=_text(title),
         about=_text(about),
         counts=told,
+        evidence=_evidence(sections),
         links="".join(f'<a href="{_text(target)}">{_text(name)}</a>' for name, target in links.items()),
         options="".join(
             f'<option value="{one.artifact.id}">{one.artifact.id}</option>' for one in sections if one.lines

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from .machines import instructions
+from .machines import instructions, usable_cpus
 
 _PACKAGES = ("epinet_eqx", "jax", "jaxlib", "equinox", "optax", "numpy")
 _ROOT = Path(__file__).parents[1]
@@ -58,6 +58,7 @@ def provenance(*, seconds: float) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
+        "threads": usable_cpus(),
         "instructions": instructions(),
         "versions": versions(),
         "commit": _git_commit(),
@@ -66,5 +67,6 @@ def provenance(*, seconds: float) -> dict[str, Any]:
         "num_devices": len(devices),
         "matmul_precision": jax.config.jax_default_matmul_precision,  # pyright: ignore[reportAttributeAccessIssue]
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "x64": bool(jax.config.jax_enable_x64),  # pyright: ignore[reportAttributeAccessIssue]
         "seconds": round(seconds, 3),
     }

@@ -3,6 +3,7 @@
 import pytest
 
 from reproduce import machines
+from reproduce.paper.origins import machine_rows
 
 pytestmark = pytest.mark.once
 
@@ -10,6 +11,7 @@ ORIGIN = {
     "python": "3.11.7",
     "instructions": "x86_64 avx avx2",
     "cpus": 2,
+    "threads": 2,
     "xla_flags": "",
     "versions": {"jax": "0.10.2", "numpy": "2.3"},
     "seconds": 3.0,
@@ -65,3 +67,35 @@ def test_instructions_are_read_where_linux_tells_them(tmp_path, monkeypatch, tex
     assert machines.instructions().split()[1:] == expected
     monkeypatch.setattr(machines, "_CPU_INFO", tmp_path / "none")
     assert len(machines.instructions().split()) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, "default"),
+        ({"threads": 1}, "1 of 2 processors"),
+        ({"xla_flags": "--xla_a=1", "x64": True}, "XLA_FLAGS=--xla_a=1, double precision"),
+    ],
+)
+def test_an_unusual_setting_is_told(change, words):
+    assert machines.setting({**ORIGIN, **change}) == words
+
+
+def test_double_precision_is_told_also_where_the_reference_says_nothing_of_it():
+    assert machines.differences({**ORIGIN, "x64": False}, ORIGIN) == []
+    (told,) = machines.differences({**ORIGIN, "x64": True}, ORIGIN)
+    assert told == "double precision: True here, False there"
+
+
+def test_a_machine_is_noted_once_per_setting_tier_and_session(tmp_path):
+    noted = {"tier": "smoke", "session": "theory", "artifacts": {"thm1": "digits"}}
+    machines.confirm(tmp_path, ORIGIN, noted)
+    machines.confirm(tmp_path, {**ORIGIN, "x64": True}, {**noted, "artifacts": {"thm1": "apart"}})
+    machines.confirm(tmp_path, ORIGIN, {**noted, "artifacts": {"thm1": "tolerance"}})
+    found = machines.read_confirmed(tmp_path)
+    assert sorted((one["setting"].split(", ")[-1], one["artifacts"]["thm1"]) for one in found) == [
+        ("default", "tolerance"),
+        ("double precision", "apart"),
+    ]
+    told = {row["apart"]: (row["digits"], row["tolerance"]) for row in machine_rows(tmp_path)}
+    assert told == {"none": ("0", "1"), "thm1": ("0", "0")}

@@ -11,6 +11,7 @@ import pytest
 
 from reproduce import page, results
 from reproduce.aggregate import read_rows
+from reproduce.evidence import PARTS
 from reproduce.jobs import Records
 from reproduce.paths import REFERENCE, Output
 from reproduce.record import Record
@@ -98,6 +99,17 @@ def test_the_page_of_accepted_numbers_is_whole_and_loads_nothing(accepted):
     assert not any("//" in link for link in read.links)
     shown = {artifact for artifact, _, _ in read.rows}
     assert shown == {name for name in read.ids if name in REGISTRY and REGISTRY[name].claims}
+
+
+def test_kinds_of_evidence_are_counted_apart(accepted):
+    content = accepted.read_text(encoding="utf-8")
+    table = re.search(r'<table id="evidence">(.*?)</table>', content, re.DOTALL)[1]
+    cells = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in table.split("<tr>")]
+    rows = {name: [int(count) for count in counts] for name, *counts in filter(None, cells)}
+    assert list(rows) == [name for name in PARTS.values() if name in rows] and len(rows) >= 4
+    verdicts = [verdict for _, verdict, _ in Reader(content).rows]
+    for at, name in enumerate(("holds", "fails", "undecided")):
+        assert sum(row[at] + row[at + 3] for row in rows.values()) == verdicts.count(name)
 
 
 def test_numbers_that_deviate_are_in_color_beside_the_accepted_ones(records):

@@ -7,17 +7,20 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
-from reproduce.accepted import digest
+from reproduce.accepted import digest, read_manifest
 from reproduce.aggregate import read_cells
 from reproduce.claims import judge
 from reproduce.errors import ReproduceError
 from reproduce.paper import __main__ as cli
 from reproduce.paper import content as paper_content
-from reproduce.paper import words
+from reproduce.paper import rule_history, words
 from reproduce.paper.content import content, gather
+from reproduce.paper.originals import originals
+from reproduce.paper.origins import stood_before
 from reproduce.paths import REFERENCE
 from reproduce.registry import CLAIMS, JUDGED_BY, REGISTRY
 from reproduce.style import pictures
@@ -25,14 +28,14 @@ from reproduce.verify import accept
 
 pytestmark = pytest.mark.once
 
-DEPARTURES = cli.SOURCES.parent / "docs" / "deviations.md"
 SOURCES = {path.relative_to(cli.SOURCES).as_posix(): path.read_text() for path in cli.SOURCES.rglob("*.typ")}
 
 # Where a digit may stand in the text: everything else that is a number comes from generated/content.json.
 TEXT = r"""
     //[^\n]*                                    # a comment
     | \$[^$]*\$                                 # a formula
-    | \b1fr\b | !=\ "0" | (>|==)\ 0                  # the width of a column; whether there is any
+    | \b\d+(\.\d+)?fr\b | \bmost:\ \d+%            # the width of a column; how large a picture may be
+    | !=\ "0" | (>|==)\ 0                         # whether there is any
     | \b(Section|Appendix|Appendices|Figure|Figures|Theorem|Theorems|Table)\ \w+(\.\d)?(,\ \d+)*(\ and\ \w+)?
     | \bCIFAR-100?\b | @\w+                    # names of data sets and of references
     | \b(fig|tab|thm)\d+[\w-]*                  # ids of artifacts, claims and facts
@@ -40,7 +43,8 @@ TEXT = r"""
 # Where it may stand in lib.typ, which sets things: lengths, colors, places and levels, too.
 LAYOUT = rf"""{TEXT}
     | \d+(\.\d+)?(pt|em|cm|fr|%) | luma\(\d+\) | rgb\("\#[0-9a-f]{{6}}"\)
-    | \b(level|colspan):\ \d | (==|-)\ \d\b | slice\(1\) | numbering:\ "1(\.1)?" | paper:\ "a4"
+    | \b(level|colspan):\ \d | (==|-)\ \d\b | slice\(1\) | numbering:\ "[1A](\.1)?" | paper:\ "a4"
+    | update\(0\) | columns:\ 2
 """
 WORDS = (
     "three four five six seven eight nine ten eleven twelve twenty thirty fifty hundred thousand million percent half"
@@ -57,7 +61,7 @@ def typed_in(source, allowed=TEXT):
 
 def read(reference=REFERENCE):
     """Return what the sources would read, with numbers from a folder."""
-    return content(gather(reference), reference=reference, departures=DEPARTURES, version="0")
+    return content(gather(reference), reference=reference, departures=cli.DEPARTURES, sources=cli.SOURCES, version="0")
 
 
 @pytest.fixture(scope="module")
@@ -111,10 +115,19 @@ def test_every_artifact_and_claim_of_the_index_is_told(tree):
     assert sum(int(tree["counts"][key]) for key in tree["verdicts"]) == len(CLAIMS)
 
 
-def test_claims_of_the_paper_and_beyond_are_all_of_them(tree):
-    paper, beyond = (tree["parts"][part] for part in ("paper", "beyond"))
-    assert all(int(paper[key]) + int(beyond[key]) == int(tree["counts"][key]) for key in tree["counts"])
-    assert int(beyond["all"]) == sum(name.startswith(("rep_", "dec_", "testbed_")) for name in CLAIMS)
+def test_each_claim_is_counted_once_by_evidence_and_by_whose_it_is(tree):
+    counts = [kind for part in tree["parts"].values() for kind in part.values()]
+    for key in tree["counts"]:
+        assert sum(int(count[key]) for count in counts) == int(tree["counts"][key])
+    assert tree["parts"]["theory"]["paper"]["fails"] == "0"
+    # What was measured on digits is not counted with ImageNet and CIFAR-10.
+    for claim in tree["claims"].values():
+        artifact = tree["artifacts"][claim["artifact"]]
+        if claim["part"] in ("images", "small"):
+            assert (claim["part"] == "small") == (artifact["tier"] != "paper" and "instead of" in artifact["data"])
+    ours = {name for name, claim in tree["claims"].items() if claim["ours"]}
+    assert {"thm2-tight", "thm5-urn", "rep_scaling-strict", "dec_active-bald"} <= ours
+    assert not {"thm2-bound", "fig02-ensemble", "rep_scaling-released", "dec_thesis-joint"} & ours
 
 
 @pytest.mark.parametrize(
@@ -133,25 +146,108 @@ def test_verdicts_are_counted_in_a_sentence(counts, text):
     assert paper_content._tally(paper_content._counts(lines)) == text
 
 
-def test_costs_tell_what_tier_paper_would_take(tree):
-    costs = {name: tree["artifacts"][name]["cost"] for name in ("fig02", "thm3", "rep_bank", "fig12")}
-    for name, machine in (("fig02", "accelerators"), ("thm3", "CPU")):
-        assert costs[name]["full"] == f"{REGISTRY[name].time('paper')}, {machine}"
-    assert costs["rep_bank"]["full"] == ""
-    assert costs["fig12"]["shared"] == "fig02 and 5 more"
+@pytest.mark.parametrize(
+    ("value", "error", "standing", "size"),
+    [
+        (-0.6, 0.1, "less", "0.60 ± 0.10"),
+        (0.6, 0.1, "more", "0.60 ± 0.10"),
+        (-0.15, 0.1, "level", "0.15 ± 0.10"),
+        (-0.5, 0.0, "less", "0.5"),
+        (math.nan, 0.0, "unknown", "not measured"),
+        (0.5, math.nan, "unknown", "0.5 ± unknown"),
+    ],
+)
+def test_who_is_ahead_is_told_without_a_sign(value, error, standing, size):
+    assert words.standing(value, error) == standing
+    assert words.size(value, error) == size
 
 
-def test_scores_leave_out_only_what_another_table_has(tree):
-    agents = {name: [row[0] for row in scores["rows"]] for name, scores in tree["scores"].items()}
-    assert {"fig05", "fig06", "fig09", "fig10"} <= set(agents) and "fig02" not in agents
-    # An ensemble is told by its size, and chains of several lengths on several problems are one agent.
-    assert {"ensemble of 10", "ensemble+ of 10"} <= set(agents["fig05"])
-    assert agents["fig05"].count("sgmcmc") == 1
+def test_who_is_ahead_does_not_depend_on_the_verdict(tree):
+    # The paper has `sgmcmc` in front: the claim fails because the epinet is.
+    claim = tree["claims"]["fig05-sgmcmc"]
+    assert (claim["verdict"], claim["standing"]) in {("fails", "less"), ("holds", "more"), ("undecided", "level")}
+
+
+def test_questions_name_claims_that_exist(tree):
+    for question in tree["questions"]:
+        assert set(question) <= {"words", "place", "claims", "against"}
+        assert question["claims"] and set(question["claims"]) <= set(CLAIMS)
+        assert set(question.get("against", {})) <= set(question["claims"])
+    assert len(tree["questions"]) > 10
+
+
+def test_published_numbers_stand_beside_ours(tree):
+    quoted = tomllib.loads((cli.SOURCES / "originals.toml").read_text(encoding="utf-8"))["number"]
+    found = {entry["what"]: entry for entry in tree["originals"]}
+    assert len(found) == len(quoted)
+    for entry in quoted:
+        assert all(entry[name] for name in ("theirs", "setting", "source"))
+        assert found[entry["what"]]["theirs"] == entry["theirs"]
+        assert re.search(r"\d", found[entry["what"]]["ours"])
+    half = next(entry for entry in quoted if "claim" in entry["ours"])
+    assert found[half["what"]]["ours"] == tree["claims"][half["ours"]["claim"]]["measured"]
+
+
+def test_a_published_number_is_divided_and_related_as_it_says(tmp_path):
+    row = {"input_dim": 2, "data_ratio": 1, "temperature": 0.1}
+    rows = [
+        {**row, "agent": agent, "problem": p, "joint": joint}
+        for agent, joint in (("a", 1.0), ("b", 4.0))
+        for p in (0, 1)
+    ]
+    common = 'setting = "s"\nsource = "t"\ntheirs = "1"'
+    ours = 'artifact = "x", metric = "joint", means = "problems", rows = { agent = "a" }'
+    path = tmp_path / "originals.toml"
+    path.write_text(
+        f'[[number]]\nwhat = "ratio"\n{common}\nours = {{ {ours}, over = {{ agent = "b" }} }}\n'
+        f'[[number]]\nwhat = "share"\n{common}\nours = {{ {ours}, per = 10 }}\n'
+        f'[[number]]\nwhat = "missing"\n{common}\nours = {{ {ours.replace(chr(34) + "x", chr(34) + "y")} }}\n'
+    )
+    told = {entry["what"]: entry["ours"] for entry in originals(path, {"x": rows})}
+    assert told == {"ratio": "0.25", "share": "0.1"}
+
+
+def test_all_computing_is_added_up(tree):
+    manifest = read_manifest(REFERENCE)
+    total = sum(origin["seconds"] for origin in manifest.values())
+    assert tree["compute"]["all"] == {
+        "time": words.duration(total),
+        "runs": words.number(sum(origin["units"] for origin in manifest.values())),
+    }
+    theory = next(row for row in tree["compute"]["sessions"] if row["session"] == "theory")
+    own = [origin for name, origin in manifest.items() if re.match(r"smoke/(fig0[134]|thm\d)\.csv", name)]
+    assert theory["tiers"]["smoke"]["time"] == words.duration(sum(origin["seconds"] for origin in own))
+
+
+def test_a_rule_that_was_changed_with_its_numbers_known_was_not_set_before_them(tmp_path):
+    claim = CLAIMS["thm2-bound"]
+    for rule, expected in ((str(claim.rule), "before"), ("at most 1 (2 s.e.)", "after")):
+        recorded = {"thm2-bound": {"rule": rule, "stood": "before"}}
+        (tmp_path / "rules.json").write_text(json.dumps(recorded))
+        assert stood_before(tmp_path) == {"thm2-bound": expected}
+
+
+def test_the_history_says_what_is_recorded():
+    command = ["git", "rev-parse", "--is-shallow-repository"]
+    whole = subprocess.run(command, cwd=cli.SOURCES, capture_output=True, text=True, check=False)
+    if whole.stdout.strip() != "false":
+        pytest.skip("the history is not here")
+    recorded = json.loads((REFERENCE / "rules.json").read_text())
+    known = {}
+    for name in ("rep_scaling-bar", "rep_scaling-strict"):
+        assert rule_history.stood(name, known) == recorded[name]["stood"]
+    assert recorded["rep_scaling-bar"]["stood"] != recorded["rep_scaling-strict"]["stood"]
+
+
+def test_rules_are_recorded_for_claims_that_exist():
+    recorded = json.loads((REFERENCE / "rules.json").read_text())
+    assert len(recorded) > 100
+    assert {entry["stood"] for entry in recorded.values()} <= {"before", "between", "with", "after"}
 
 
 def test_names_in_the_text_are_those_of_claims_and_facts(tree):
     text = "\n".join(SOURCES.values())
-    named = set(re.findall(r'#?(?:measured|verdict|judged|by-verdict)\("([^"]+)"', text))
+    named = set(re.findall(r'#?(?:measured|verdict|judged|by-verdict|versus)\("([^"]+)"', text))
     named |= set(re.findall(r"data\.claims\.([\w-]+)\.", text))
     assert len(named) > 40 and named <= set(CLAIMS)
     assert set(re.findall(r'fact\("([^"]+)"\)', text)) == set(tree["facts"])
@@ -248,7 +344,7 @@ def test_markdown_becomes_runs():
 
 
 def test_departures_lose_no_word_and_name_claims_that_exist(tree):
-    page = DEPARTURES.read_text()
+    page = cli.DEPARTURES.read_text()
     rows = [line for line in page.splitlines() if line.startswith("|") and not line.startswith("|---")]
     tables = tree["departures"]
     assert sum(len(table["rows"]) + 1 for table in tables) == len(rows)
@@ -266,7 +362,7 @@ def test_the_numbers_of_the_departures_are_right():
     density = math.exp(-2) / math.sqrt(2 * math.pi)
     truncated = math.sqrt(1 - 4 * density / math.erf(math.sqrt(2))) / math.sqrt(50)
     glorot = math.sqrt(2 / (50 + 30000))
-    assert f"standard deviation is {truncated:.3f}, Glorot's is {glorot:.3f}" in DEPARTURES.read_text()
+    assert f"standard deviation is {truncated:.3f}, Glorot's is {glorot:.3f}" in cli.DEPARTURES.read_text()
 
 
 def test_an_artifact_that_is_added_appears(references, monkeypatch):
@@ -285,14 +381,9 @@ def test_an_artifact_that_is_added_appears(references, monkeypatch):
         def figure(self, artifact, kind):
             return references / "none.png"
 
-    # A long run may have been continued on another machine: what differs is then a list.
-    versions = [{"jax": "0.10.2", "numpy": "2.4"}, {"jax": "0.10.2", "numpy": "2.3"}, {"jax": "0.12.0"}]
-    origin = {"seconds": 100.0, "units": 3, "cpus": [2, 4], "device": "cpu", "versions": versions}
-    accept([entry], Fresh(), references, {"rep_new": origin})
+    accept([entry], Fresh(), references, {"rep_new": {"seconds": 100.0, "units": 3}})
     told = read(references)["artifacts"]["rep_new"]
     assert (told["tier"], told["session"]) == ("replication", "later")
-    assert (told["cost"]["time"], told["cost"]["runs"]) == ("100 s", "3")
-    assert (told["cost"]["machine"], told["cost"]["jax"]) == ("cpu, 2, 4 cores", "0.10.2, 0.12.0")
 
 
 def test_building_loads_no_jax():

@@ -119,6 +119,26 @@ def test_progress_is_one_line_per_artifact(output, computed):
     ]
 
 
+def test_the_path_of_a_figure_is_told_before_the_next_run(output, computed, monkeypatch):
+    log = []
+    monkeypatch.setattr(cli, "_say", log.append)
+    monkeypatch.setattr(cli, "_tell", lambda words: log.append(f"progress {words}"))
+    monkeypatch.setattr(results, "draw", lambda artifact, output, again: log.append(f"drawn {artifact.id}"))
+    monkeypatch.setattr(results, "settle", lambda chosen, output: [])
+    cli.main(["run", "--only", "thm1,fig01", "--tier", "smoke", "--out", str(output.root)])
+    told = [line.partition(", about")[0] for line in log if "units to compute" not in line]
+    figure = {name: str(output.figure(name, "pdf")) for name in ("fig01", "thm1")}
+    assert told == [
+        "progress fig01: 1 of 1 units",
+        "drawn fig01",
+        f"fig01: {figure['fig01']}",
+        "progress thm1: 1 of 2 units",
+        "progress thm1: 2 of 2 units",
+        "drawn thm1",
+        f"thm1: {figure['thm1']}",
+    ]
+
+
 @pytest.mark.parametrize("workers", [1, 2, 4])
 @pytest.mark.parametrize("slower", [0.3, 1.0, 4.0])
 @pytest.mark.parametrize("unequal", [1.0, 1.6])

@@ -18,6 +18,9 @@ _ROOT = Path(__file__).parents[2]
 SOURCES = _ROOT / "paper"
 """The paper's own sources."""
 
+DEPARTURES = _ROOT / "docs" / "deviations.md"
+"""The page with the tables of departures."""
+
 
 def _version() -> str:
     """Return the version of the software, read from its source: it need not be installed."""
@@ -45,7 +48,7 @@ def prepare(build: Path, reference: Path = REFERENCE) -> None:
     shutil.rmtree(build, ignore_errors=True)
     shutil.copytree(SOURCES, build)
     chosen = gather(reference)
-    tree = content(chosen, reference=reference, departures=_ROOT / "docs" / "deviations.md", version=_version())
+    tree = content(chosen, reference=reference, departures=DEPARTURES, sources=SOURCES, version=_version())
     text = json.dumps(tree, ensure_ascii=False, indent=1, allow_nan=False)
     write_atomically(build / "generated" / "content.json", text.encode())
     for shown in chosen:

@@ -20,15 +20,6 @@ _FACTS: Mapping[str, tuple[str, Callable[[Any], float | None]]] = {
     "fig05-agents": ("fig05", lambda c: len({variant.agent for variant in c.variants})),
     "fig05-particles": ("fig05", lambda c: max(dict(v.changes).get("num_particles", 1) for v in c.variants)),
     "fig09-problems": ("fig09", lambda c: len(c.problems)),
-    "images-train": ("fig02", lambda c: c.protocol.num_train),
-    "images-validation": ("fig02", lambda c: c.protocol.num_validation),
-    "images-test": ("fig02", lambda c: c.protocol.num_test),
-    "images-seeds": ("fig02", lambda c: c.protocol.num_seeds),
-    "images-indices": ("fig02", lambda c: c.protocol.num_samples),
-    "images-particles": ("fig02", lambda c: max(c.protocol.ensemble_sizes)),
-    "images-smallest": ("fig02", lambda c: min(c.protocol.sizes)),
-    "images-largest": ("fig02", lambda c: max(c.protocol.sizes)),
-    "digits-train": ("fig10", lambda c: c.protocol.num_train),
 }
 
 

@@ -67,6 +67,22 @@ def measured(value: float, error: float) -> str:
     return f"({_signed(f'{value / scale:.{places}f}')} ± {error / scale:.{places}f}){_power(exponent)}"
 
 
+def size(value: float, error: float) -> str:
+    """Return the size of a difference with its standard error, without its sign."""
+    return measured(abs(value), error)
+
+
+def standing(value: float, error: float, *, errors: float = 2.0) -> str:
+    """Return whether a difference is "less" or "more" than zero by so many standard errors, or "level".
+
+    What was not measured, or has no known error, is "unknown".
+    """
+    low, high = value - errors * error, value + errors * error
+    if math.isnan(low) or math.isnan(high):
+        return "unknown"
+    return "less" if high < 0 else "more" if low > 0 else "level"
+
+
 def duration(seconds: float) -> str:
     """Return a time as people say it."""
     if seconds < 120:

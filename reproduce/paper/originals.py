@@ -1,0 +1,52 @@
+"""Published numbers beside ours: `paper/originals.toml` quotes them and says which accepted number is meant."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..claims import judge
+from ..record import Row
+from ..registry import CLAIMS, JUDGED_BY
+from ..stats import BASES, PROBLEMS, SEEDS, Design, Extreme, Measurement, Rows, where
+from .words import measured
+
+_DESIGNS: Mapping[str, Design] = {"problems": PROBLEMS, "seeds": SEEDS, "bases": BASES}
+
+
+def _rows(rows: Rows, wanted: Mapping[str, Any]) -> Rows:
+    """Return the rows that are wanted; "smallest" and "largest" are extremes of a column."""
+    extremes = {one.value: one for one in Extreme}
+    return where(rows, **{name: extremes.get(value, value) for name, value in wanted.items()})
+
+
+def _ours(ours: Mapping[str, Any], rows: Rows) -> Measurement:
+    """Return our number."""
+    if "claim" in ours:
+        return judge(CLAIMS[ours["claim"]], rows).measurement
+    design, metric, chosen = _DESIGNS[ours["means"]], ours["metric"], _rows(rows, ours["rows"])
+    if "over" in ours:
+        return design.ratio(chosen, _rows(rows, ours["over"]), metric)
+    value, error = design.mean(chosen, metric)
+    return Measurement(value / ours.get("per", 1), error / ours.get("per", 1))
+
+
+def artifact_of(ours: Mapping[str, Any]) -> str:
+    """Return the id of the artifact that has our number."""
+    return JUDGED_BY[ours["claim"]].id if "claim" in ours else ours["artifact"]
+
+
+def originals(path: Path, rows: Mapping[str, list[Row]]) -> list[dict[str, str]]:
+    """Return the published numbers with ours; those of artifacts without accepted numbers are left out.
+
+    Args:
+        path: the file that quotes them.
+        rows: accepted rows by artifact.
+    """
+    found = []
+    for entry in tomllib.loads(path.read_text(encoding="utf-8"))["number"]:
+        own = rows.get(artifact_of(entry["ours"]))
+        if own:
+            words = {name: entry[name] for name in ("what", "theirs", "setting", "source")}
+            found.append({**words, "ours": measured(*_ours(entry["ours"], own))})
+    return found

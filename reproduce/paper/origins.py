@@ -1,0 +1,87 @@
+"""Where the accepted numbers come from: what they took, which machines confirmed them, which rules were there first."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..accepted import BEST_FIRST, read_manifest
+from ..artifact import SESSIONS, Artifact
+from ..machines import read_confirmed
+from ..registry import CLAIMS, REGISTRY
+from .words import duration, number
+
+RULES = "rules.json"
+"""Which rules were there before their numbers: written by `rule_history.py`, beside the accepted numbers."""
+
+
+def stood_before(reference: Path) -> dict[str, str]:
+    """Return for each claim whether its rule stood "before", "between", "with" or "after" its numbers.
+
+    A rule that is not the recorded one any more was changed with its numbers known, and counts as "after".
+
+    Args:
+        reference: folder of the accepted CSVs.
+    """
+    path = reference / RULES
+    recorded = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    found = {}
+    for name, claim in CLAIMS.items():
+        if name in recorded:
+            found[name] = recorded[name]["stood"] if recorded[name]["rule"] == str(claim.rule) else "after"
+    return found
+
+
+def _seconds(origins: list[Mapping[str, Any]]) -> dict[str, str]:
+    """Return what some accepted numbers took."""
+    seconds = sum(origin.get("seconds") or 0.0 for origin in origins)
+    runs = sum(origin.get("units") or 0 for origin in origins)
+    return {"time": duration(seconds) if origins else "", "runs": number(runs) if origins else ""}
+
+
+def expected_time(artifacts: Sequence[Artifact], tier: str) -> str:
+    """Return how long artifacts take at a tier, one after the other."""
+    return f"some {duration(60 * sum(artifact.minutes.get(tier, 0.0) for artifact in artifacts))}"
+
+
+def compute(reference: Path) -> dict[str, Any]:
+    """Return what all accepted numbers took, by session and tier, and in all.
+
+    Runs that several artifacts share are counted for each of them, so that sums are upper bounds.
+
+    Args:
+        reference: folder of the accepted CSVs.
+    """
+    manifest = read_manifest(reference)
+    by_place: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for name, origin in manifest.items():
+        tier, artifact = name.removesuffix(".csv").split("/")
+        if artifact in REGISTRY:
+            by_place.setdefault((REGISTRY[artifact].session, tier), []).append(origin)
+    rows = [
+        {"session": session, "tiers": {tier: _seconds(by_place.get((session, tier), [])) for tier in BEST_FIRST}}
+        for session in SESSIONS
+    ]
+    return {"sessions": rows, "all": _seconds([origin for own in by_place.values() for origin in own])}
+
+
+def machine_rows(reference: Path) -> list[dict[str, str]]:
+    """Return the machines and settings on which `verify` was recorded, and what came of it.
+
+    Args:
+        reference: folder of the accepted CSVs.
+    """
+    found = []
+    for one in read_confirmed(reference):
+        results = list(one["artifacts"].values())
+        found.append(
+            {
+                "machine": f"{one['instructions']}; {one['cpus']} processors, jax {one['jax']}",
+                "setting": one["setting"],
+                "numbers": f"{one['session']}, tier {one['tier']}",
+                "digits": number(results.count("digits")),
+                "tolerance": number(results.count("tolerance")),
+                "apart": ", ".join(name for name, result in one["artifacts"].items() if result == "apart") or "none",
+            }
+        )
+    return found
