@@ -190,7 +190,13 @@ def fill_in_licenses(markdown: str) -> str:
 def fill_in_machines(markdown: str) -> str:
     """Return a page with `<!-- machines -->` replaced by the machines and settings on which `verify` was recorded."""
     keys = {"machine": "machine", "setting": "setting", "numbers": "numbers"}
-    columns = {**keys, "digits": "to the last digit", "tolerance": "within tolerances", "apart": "do not agree"}
+    columns = {
+        **keys,
+        "digits": "to the last digit",
+        "tolerance": "within tolerances",
+        "apart": "do not agree",
+        "verdicts": "same verdicts",
+    }
 
     def table(found: re.Match[str]) -> str:
         rows = machine_rows(REFERENCE)

@@ -32,7 +32,7 @@ from .paths import REFERENCE, Output
 from .progress import Progress
 from .registry import select
 from .restore import restore
-from .verify import accept, verify, write_accepted_ledger
+from .verify import accept, same_verdicts, verify, write_accepted_ledger
 
 _EPILOG = """examples:
   python -m reproduce list
@@ -222,7 +222,9 @@ def _verify(chosen: Sequence[Artifact], output: Output, arguments: argparse.Name
         print("this machine is not the one of the reference, so only tolerances can be asked for:")
         print("\n".join(f"  {words}" for words in others))
     if arguments.record and found:
-        noted = {"tier": output.tier, "session": arguments.session or "all", "artifacts": found}
+        counts = [same_verdicts(entry, output, REFERENCE) for entry in chosen if entry.id in found]
+        verdicts = [sum(count) for count in zip(*counts, strict=True)]
+        noted = {"tier": output.tier, "session": arguments.session or "all", "verdicts": verdicts, "artifacts": found}
         print(f"noted: {machines.confirm(REFERENCE, here, noted)}")
     if waiting:
         print(f"{waiting} are not computed: `{_command('run', arguments)}` computes them")

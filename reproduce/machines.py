@@ -111,13 +111,14 @@ def confirm(reference: Path, origin: Mapping[str, Any], noted: Mapping[str, Any]
     Args:
         reference: folder of the accepted CSVs.
         origin: where the fresh numbers come from, as `results.origin` returns it.
-        noted: tier and session, and how each artifact compared: "digits", "tolerance" or "apart".
+        noted: tier and session; how each artifact compared, "digits", "tolerance" or "apart"; and how many verdicts are
+            the accepted ones, and of how many.
     """
     versions = origin.get("versions") or {}
     jax = versions.get("jax") if isinstance(versions, Mapping) else None
     place = {"instructions": origin.get("instructions"), "cpus": origin.get("cpus"), "jax": jax}
     entry = {**place, "setting": setting(origin), **noted}
-    keys = [key for key in entry if key != "artifacts"]
+    keys = [key for key in entry if key not in ("artifacts", "verdicts")]
     kept = [one for one in read_confirmed(reference) if any(one[key] != entry[key] for key in keys)]
     found = sorted([*kept, entry], key=lambda one: [str(one[key]) for key in keys])
     path = reference / CONFIRMED

@@ -110,6 +110,16 @@ def verify(entry: Artifact, output: Output, reference: Path) -> Comparison:
     return compare(entry.id, output.csv(entry.id), accepted, entry.tolerances)
 
 
+def same_verdicts(entry: Artifact, output: Output, reference: Path) -> tuple[int, int]:
+    """Return how many claims have the verdict that the accepted numbers give them, and of how many."""
+    accepted = reference / output.tier / f"{entry.id}.csv"
+    if not accepted.exists():
+        return 0, 0
+    fresh, known = (read_rows(path) for path in (output.csv(entry.id), accepted))
+    same = [judge(claim, fresh).verdict is judge(claim, known).verdict for claim in entry.claims]
+    return sum(same), len(same)
+
+
 def accepted_ledger(tier: str, reference: Path) -> str:
     """Return the ledger of a tier by its accepted numbers, without artifacts of which these are a part only.
 

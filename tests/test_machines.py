@@ -1,9 +1,14 @@
 """What `verify` says of another machine: what differs that rounding depends on, and nothing else."""
 
+import shutil
+
 import pytest
 
+from reproduce import __main__ as cli
 from reproduce import machines
 from reproduce.paper.origins import machine_rows
+from reproduce.paths import REFERENCE
+from reproduce.registry import REGISTRY
 
 pytestmark = pytest.mark.once
 
@@ -88,7 +93,7 @@ def test_double_precision_is_told_also_where_the_reference_says_nothing_of_it():
 
 
 def test_a_machine_is_noted_once_per_setting_tier_and_session(tmp_path):
-    noted = {"tier": "smoke", "session": "theory", "artifacts": {"thm1": "digits"}}
+    noted = {"tier": "smoke", "session": "theory", "verdicts": [7, 8], "artifacts": {"thm1": "digits"}}
     machines.confirm(tmp_path, ORIGIN, noted)
     machines.confirm(tmp_path, {**ORIGIN, "x64": True}, {**noted, "artifacts": {"thm1": "apart"}})
     machines.confirm(tmp_path, ORIGIN, {**noted, "artifacts": {"thm1": "tolerance"}})
@@ -97,5 +102,21 @@ def test_a_machine_is_noted_once_per_setting_tier_and_session(tmp_path):
         ("default", "tolerance"),
         ("double precision", "apart"),
     ]
-    told = {row["apart"]: (row["digits"], row["tolerance"]) for row in machine_rows(tmp_path)}
-    assert told == {"none": ("0", "1"), "thm1": ("0", "0")}
+    told = {row["apart"]: (row["digits"], row["tolerance"], row["verdicts"]) for row in machine_rows(tmp_path)}
+    assert told == {"none": ("0", "1", "7 of 8"), "thm1": ("0", "0", "7 of 8")}
+
+
+def test_verify_notes_the_machine_beside_the_accepted_numbers(tmp_path, monkeypatch, capsys):
+    reference = shutil.copytree(REFERENCE, tmp_path / "reference")
+    (reference / machines.CONFIRMED).unlink()
+    monkeypatch.setattr(cli, "REFERENCE", reference)
+    words = ["--tier", "smoke", "--only", "thm1", "--out", str(tmp_path / "out")]
+    assert cli.main(["restore", *words]) == 0
+    assert cli.main(["verify", *words]) == 0
+    assert machines.read_confirmed(reference) == []
+    assert cli.main(["verify", "--record", *words]) == 0
+    assert f"noted: {reference / machines.CONFIRMED}" in capsys.readouterr().out
+    (noted,) = machines.read_confirmed(reference)
+    assert noted["artifacts"] == {"thm1": "digits"}
+    assert noted["verdicts"][0] == noted["verdicts"][1] == len(REGISTRY["thm1"].claims)
+    assert (noted["tier"], noted["session"], noted["setting"]) == ("smoke", "all", "default")

@@ -81,6 +81,7 @@ def machine_rows(reference: Path) -> list[dict[str, str]]:
                 "numbers": f"{one['session']}, tier {one['tier']}",
                 "digits": number(results.count("digits")),
                 "tolerance": number(results.count("tolerance")),
+                "verdicts": f"{one['verdicts'][0]} of {one['verdicts'][1]}",
                 "apart": ", ".join(name for name, result in one["artifacts"].items() if result == "apart") or "none",
             }
         )
