@@ -1,13 +1,17 @@
 """What `verify` says of another machine: what differs that rounding depends on, and nothing else."""
 
+import dataclasses
 import shutil
 
 import pytest
 
 from reproduce import __main__ as cli
 from reproduce import machines
+from reproduce.aggregate import read_rows
+from reproduce.jobs import Records
 from reproduce.paper.origins import machine_rows
-from reproduce.paths import REFERENCE
+from reproduce.paths import REFERENCE, Output
+from reproduce.record import Record
 from reproduce.registry import REGISTRY
 
 pytestmark = pytest.mark.once
@@ -110,13 +114,17 @@ def test_verify_notes_the_machine_beside_the_accepted_numbers(tmp_path, monkeypa
     reference = shutil.copytree(REFERENCE, tmp_path / "reference")
     (reference / machines.CONFIRMED).unlink()
     monkeypatch.setattr(cli, "REFERENCE", reference)
-    words = ["--tier", "smoke", "--only", "thm1", "--out", str(tmp_path / "out")]
-    assert cli.main(["restore", *words]) == 0
+    words = ["--tier", "smoke", "--only", "fig01", "--out", str(tmp_path / "out")]
+    records = Records(Output(root=tmp_path / "out", tier="smoke"))
+    (job,) = records.jobs(REGISTRY["fig01"])
+    rows = [{k: v for k, v in row.items() if k != "unit"} for row in read_rows(reference / "smoke" / "fig01.csv")]
+    fresh = {"artifact": job.folder, "unit": job.unit, "hash": job.hash, "version": "", "seed": 0, "rows": rows}
+    records.add(Record(**fresh, config=dataclasses.asdict(job.config), provenance={**ORIGIN, "seconds": 1.0}))
     assert cli.main(["verify", *words]) == 0
     assert machines.read_confirmed(reference) == []
     assert cli.main(["verify", "--record", *words]) == 0
     assert f"noted: {reference / machines.CONFIRMED}" in capsys.readouterr().out
     (noted,) = machines.read_confirmed(reference)
-    assert noted["artifacts"] == {"thm1": "digits"}
-    assert noted["verdicts"][0] == noted["verdicts"][1] == len(REGISTRY["thm1"].claims)
+    assert noted["artifacts"] == {"fig01": "digits"}
+    assert noted["verdicts"][0] == noted["verdicts"][1] == len(REGISTRY["fig01"].claims)
     assert (noted["tier"], noted["session"], noted["setting"]) == ("smoke", "all", "default")
