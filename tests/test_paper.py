@@ -397,6 +397,8 @@ def test_the_paper_is_built(tmp_path, capsys):
     assert cli.main(["--out", str(tmp_path)]) == 0
     pdf = tmp_path / "paper" / "epinet_eqx.pdf"
     assert pdf.read_bytes().startswith(b"%PDF") and pdf.stat().st_size > 1_000_000
+    # Under twenty pages, as the reader is promised.
+    assert 10 < len(re.findall(rb"/Type ?/Page\b", pdf.read_bytes())) < 20
     assert capsys.readouterr().out.strip() == str(pdf)
 
 
