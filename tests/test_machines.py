@@ -11,6 +11,7 @@ from reproduce.aggregate import read_rows
 from reproduce.jobs import Records
 from reproduce.paper.origins import machine_rows
 from reproduce.paths import REFERENCE, Output
+from reproduce.provenance import package_version
 from reproduce.record import Record
 from reproduce.registry import REGISTRY
 
@@ -118,8 +119,15 @@ def test_verify_notes_the_machine_beside_the_accepted_numbers(tmp_path, monkeypa
     records = Records(Output(root=tmp_path / "out", tier="smoke"))
     (job,) = records.jobs(REGISTRY["fig01"])
     rows = [{k: v for k, v in row.items() if k != "unit"} for row in read_rows(reference / "smoke" / "fig01.csv")]
-    fresh = {"artifact": job.folder, "unit": job.unit, "hash": job.hash, "version": "", "seed": 0, "rows": rows}
-    records.add(Record(**fresh, config=dataclasses.asdict(job.config), provenance={**ORIGIN, "seconds": 1.0}))
+    fresh = {"artifact": job.folder, "unit": job.unit, "hash": job.hash, "seed": 0, "rows": rows}
+    records.add(
+        Record(
+            **fresh,
+            version=package_version(),
+            config=dataclasses.asdict(job.config),
+            provenance={**ORIGIN, "seconds": 1.0},
+        )
+    )
     assert cli.main(["verify", *words]) == 0
     assert machines.read_confirmed(reference) == []
     assert cli.main(["verify", "--record", *words]) == 0
