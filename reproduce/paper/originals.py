@@ -17,7 +17,8 @@ _DESIGNS: Mapping[str, Design] = {"problems": PROBLEMS, "seeds": SEEDS, "bases":
 def _rows(rows: Rows, wanted: Mapping[str, Any]) -> Rows:
     """Return the rows that are wanted; "smallest" and "largest" are extremes of a column."""
     extremes = {one.value: one for one in Extreme}
-    return where(rows, **{name: extremes.get(value, value) for name, value in wanted.items()})
+    chosen: dict[str, Any] = {name: extremes.get(value, value) for name, value in wanted.items()}
+    return where(rows, **chosen)
 
 
 def _ours(ours: Mapping[str, Any], rows: Rows) -> Measurement:
