@@ -160,8 +160,8 @@ def test_files_without_checksums_are_read(saved):
 
 
 def test_names_that_look_like_checksums_are_names(tmp_path):
-    tree = {"header_checksum": jnp.ones(2), "data_checksum": jnp.zeros(0), "x": jnp.ones(5000)}
-    config = {"header_checksum": "00000000", "text": '"data_checksum":"0000000000000000"'}
+    tree = {"crc32_of_header": jnp.ones(2), "sums_of_data": jnp.zeros(0), "x": jnp.ones(5000)}
+    config = {"crc32_of_header": "00000000", "text": '"sums_of_data":"0000000000000000"'}
     epi.save(tmp_path / "a", tree, config)
     assert eqx.tree_equal(epi.load(tmp_path / "a", tree), tree)
     assert epi.read_header(tmp_path / "a").config == config
@@ -181,12 +181,25 @@ def test_the_checksum_sees_every_byte(tmp_path, size):
     assert eqx.tree_equal(epi.load(path, tree), tree)
 
 
-def test_files_of_the_second_format_are_read(tmp_path):
-    # Its checksums were those of blocks across arrays, with others in the header.
-    header = {"format": "epinet_eqx 2", "version": "0.1.0", "config": "{}"}
-    header |= {"header_checksum": "01234567", "data_checksum": "0123456789abcdef"}
+@pytest.mark.parametrize(
+    ("number", "header", "data"),
+    [(2, "header_checksum", "data_checksum"), (3, "checksum_of_header", "checksum_of_arrays")],
+)
+def test_files_with_former_checksums_are_read(tmp_path, number, header, data):
+    # They were computed otherwise, and are not verified.
+    header = {header: "01234567", data: "0123456789abcdef"}
+    header |= {"format": f"epinet_eqx {number}", "version": "0.1.0", "config": "{}"}
     safetensors.numpy.save_file({"x": np.ones(3, np.float32)}, tmp_path / "x", header)
     assert epi.load(tmp_path / "x", {"x": jnp.zeros(3)})["x"].tolist() == [1, 1, 1]
+
+
+def test_a_damaged_format_does_not_switch_the_checksums_off(saved):
+    enn, path = saved
+    content = path.read_bytes()
+    for former in (b"epinet_eqx 3", b"epinet_eqx 2"):
+        path.write_bytes(content.replace(b"epinet_eqx 4", former))
+        with pytest.raises(ValueError, match="its header does not have the checksum that it states"):
+            epi.load(path, enn)
 
 
 def test_nothing_is_saved_in_a_smaller_type_or_under_the_name_of_another(tmp_path):
