@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,8 @@ class Record:
     rows: Sequence[Row]
     provenance: Mapping[str, Any]
     format: int = FORMAT
+    # Of everything else, against damage on the disk; records of older versions have none.
+    checksum: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +77,19 @@ def plain(value: Any) -> Scalar:
     return value
 
 
+def _checksum(content: Mapping[str, Any]) -> str:
+    """Return the CRC-32 of the content of a record, whatever the order of its names."""
+    rest = {name: value for name, value in content.items() if name != "checksum"}
+    return f"{zlib.crc32(json.dumps(rest, sort_keys=True).encode()):08x}"
+
+
 def write(path: Path, record: Record) -> Record:
     """Write a record, atomically, and return it as it was written."""
     rows = [{name: plain(value) for name, value in row.items()} for row in record.rows]
     written = dataclasses.replace(record, rows=rows)
+    # As it will be read: JSON has no tuples, and only strings for names.
+    content = json.loads(json.dumps(dataclasses.asdict(written)))
+    written = dataclasses.replace(written, checksum=_checksum(content))
     write_atomically(path, (json.dumps(dataclasses.asdict(written), indent=1) + "\n").encode())
     return written
 
@@ -87,9 +99,11 @@ def look_up(path: Path, *, wanted: str, version: str) -> Lookup:
     try:
         content = json.loads(path.read_bytes())
         record = Record(**content)
+        if record.checksum and record.checksum != _checksum(content):
+            raise ValueError("the checksum differs")
     except FileNotFoundError:
         return Lookup(record=None)
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return Lookup(record=None, reason="the record is damaged or cut off")
     if record.format != FORMAT or record.version != version:
         return Lookup(record=None, reason=f"the record is of version {record.version}, this is {version}")

@@ -2,6 +2,7 @@
 
     python _train_worker.py kill FOLDER NUM_KILLS SEED     train, and be killed so many times
     python _train_worker.py process FOLDER --coordinator=HOST:PORT --num-processes=2 --process-id=0
+    python _train_worker.py process FOLDER ... --die=arrays    the same, without a stop, and with a death if asked for
 
 Tests of the package import this file too, so it imports the package inside of functions.
 """
@@ -198,13 +199,20 @@ def kill_again_and_again(folder, num_kills, seed):
     print(json.dumps({"rounds": [str(path) for path in rounds], "kills": kills, "drafts": drafts, "seen": len(seen)}))
 
 
-def join(folder, flags):
-    """Train as one of several processes with two devices each; the second one is asked to stop in the third step."""
+def start_process():
+    """Prepare for training as one of several processes with two devices each."""
     import jax
 
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", 2)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
+
+
+def join(folder, flags):
+    """Train as one of several processes; the second one is asked to stop in the third step."""
+    start_process()
+    import jax
+
     from epinet_eqx import training
 
     training.initialize_from(flags)
@@ -219,6 +227,43 @@ def join(folder, flags):
         print(json.dumps({"message": str(stopped), "step": stopped.step, "devices": jax.device_count()}))
 
 
+def die():
+    """End as by a failure of the machine."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def join_and_die(folder, flags):
+    """Train as one of several processes, and die in step 5, or in the checkpoint of step 6, if that is asked for."""
+    start_process()
+    import orbax.checkpoint
+
+    from epinet_eqx import training
+
+    training.initialize(flags.coordinator, flags.num_processes, flags.process_id, timeout=10)
+    reached = 0
+
+    def watch(step):
+        nonlocal reached
+        reached = step
+        if flags.die == "step" and step == 5:
+            die()
+
+    write, rename = orbax.checkpoint.Checkpointer.save, pathlib.Path.rename
+
+    def dying_write(*args, **options):
+        if flags.die == "arrays" and reached == 5:
+            die()
+        return write(*args, **options)
+
+    def dying_rename(path, target):
+        if flags.die == "name" and path.name == ".writing-000000006":
+            die()
+        return rename(path, target)
+
+    orbax.checkpoint.Checkpointer.save, pathlib.Path.rename = dying_write, dying_rename
+    run(folder, 8, watch=watch, shard_parameters=True, checkpoint_every=3, eval_every=4, log_every=1)
+
+
 def main():
     """Read the command line."""
     folder = pathlib.Path(sys.argv[2])
@@ -229,7 +274,9 @@ def main():
 
     parser = argparse.ArgumentParser()
     add_flags(parser)
-    join(folder, parser.parse_args(sys.argv[3:]))
+    parser.add_argument("--die", choices=["never", "step", "arrays", "name"])
+    flags = parser.parse_args(sys.argv[3:])
+    (join if flags.die is None else join_and_die)(folder, flags)
 
 
 if __name__ == "__main__":

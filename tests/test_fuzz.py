@@ -2,7 +2,8 @@
 
 Each target writes valid files, which are mutated by a seeded generator. Formats with checksums must give what was
 written or an error; the others must give arrays of the right kind or an error. An error is a ValueError or an OSError
-whose message is a sentence of ours. `pytest -m long` tries many more inputs than the normal tests.
+whose message is a sentence of ours. `pytest -m long` tries many more inputs than the normal tests. What broke a reader
+once is in the tests of that reader.
 """
 
 import collections
@@ -19,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+import optax
 import pytest
 import safetensors.numpy
 
@@ -29,19 +31,24 @@ from epinet_eqx.data import (
     Decode,
     FeatureBank,
     ImageFolder,
+    LinearLayer,
     Normalization,
+    PackedBank,
     RandomResizedCrop,
     RecordSource,
     cifar,
     import_features,
+    pack_bank,
     read_idx,
     write_records,
 )
+from epinet_eqx.training import CheckpointError, Checkpoints, JsonlMetrics, init_state
 from epinet_eqx.weights import load_safetensors_weights, read_torch_file
+from reproduce import record
 
 pytestmark = pytest.mark.once
 
-SENTENCE = "must |is not a whole image|is missing|lists |was changed|has a specification"
+SENTENCE = "must |is not a whole image|is missing|lists |was changed|has a specification|no intact checkpoint"
 INTERESTING = [0, 1, 0x7F, 0x80, 0xFF]
 
 
@@ -304,10 +311,98 @@ class Json:
         assert len(normalization.mean) == len(normalization.std) and all(value > 0 for value in normalization.std)
 
 
+class Packed:
+    """A bank in one file, compressed or not: what was stored, or an error."""
+
+    def __init__(self, folder):
+        rng = rng_of(7)
+        linear = LinearLayer(rng.normal(size=(4, 3)), rng.normal(size=4))
+        rows = {"features": rng.normal(size=(9, 3)), "logits": rng.normal(size=(9, 4)), "y": np.arange(9) % 4}
+        logits = {"logits": rows["logits"], "y": rows["y"]}
+        self.files = [folder / "a", folder / "b", folder / "c"]
+        pack_bank(self.files[0], {"train": rows, "test": rows}, linear=linear)
+        pack_bank(self.files[1], {"train": rows, "test": rows}, compress=False)
+        pack_bank(self.files[2], {"train": logits, "test": logits}, compress=False)
+        self.stored = [self.batches(path) for path in self.files]
+
+    def batches(self, path):
+        bank = PackedBank(path)
+        return [bank.as_batch("train"), bank.as_batch("test"), bank.example()]
+
+    def read(self):
+        for path, stored in zip(self.files, self.stored, strict=True):
+            assert equal_trees(self.batches(path), stored)
+
+
+class Checkpoint:
+    """A checkpoint of training: the state that was written, or an error."""
+
+    def __init__(self, folder):
+        pytest.importorskip("orbax.checkpoint")
+        model = {"a": jnp.arange(2000.0), "b": jnp.ones((2, 3), jnp.bfloat16)}
+        self.state = init_state(model, optax.sgd(0.1), key=jr.key(3))
+        self.folder = folder
+        Checkpoints(folder).save(self.state)
+        self.files = sorted(path for path in folder.rglob("*") if path.is_file())
+
+    def read(self):
+        # What is not whole is skipped with a warning; here nothing is left then.
+        with warnings.catch_warnings(action="ignore"):
+            assert eqx.tree_equal(Checkpoints(self.folder).restore(self.state), self.state)
+
+
+class RunRecord:
+    """A record of `reproduce`: what was written, or a reason to compute it again."""
+
+    def __init__(self, folder):
+        self.files = [folder / "x.json"]
+        known = {
+            "artifact": "x",
+            "hash": "0a1b",
+            "version": "1",
+            "config": {"sizes": (1, 2), "names": {10: "a", 9: "b"}},
+        }
+        rows = [{"seed": 3, "loss": 0.12345678901234567, "agent": "epinet", "is_best": True}]
+        made = record.Record(unit="u", seed=3, rows=rows, provenance={"seconds": 1.5}, **known)
+        self.stored = record.write(self.files[0], made).rows
+
+    def read(self):
+        found = record.look_up(self.files[0], wanted="0a1b", version="1")
+        if found.record is None:
+            raise ValueError(f"must be whole: {found.reason}")
+        assert found.record.rows == self.stored
+
+
+class Metrics:
+    """Metrics of a run as lines of JSON: lines up to the step, or an error; no line is lost without a word."""
+
+    def __init__(self, folder):
+        self.files = [folder / "metrics.jsonl"]
+        metrics = JsonlMetrics(self.files[0])
+        metrics.start(0)
+        for step in range(1, 6):
+            metrics.log(step, {"loss": 1 / step, "accuracy": float("nan")})
+        metrics.close()
+
+    def read(self):
+        before = self.files[0].read_bytes().count(b"\n")
+        metrics = JsonlMetrics(self.files[0])
+        metrics.start(10**400)
+        metrics.close()
+        lines = self.files[0].read_text().splitlines()
+        assert len(lines) >= before - 1
+        assert all(isinstance(json.loads(line)["step"], int) for line in lines)
+
+
 TARGETS = {
     kind.__name__: kind
-    for kind in (SavedModel, Bank, Records, Images, Idx, Cifar, Pickled, Torch, Weights, Features, Json)
+    for kind in (
+        *(SavedModel, Bank, Packed, Checkpoint, Records, Images, Idx, Cifar),
+        *(Pickled, Torch, Weights, Features, Json, RunRecord, Metrics),
+    )
 }
+# These take a tenth of a second per input.
+SLOW = ("Weights", "Checkpoint")
 
 
 def attempt(target, path, content):
@@ -316,7 +411,7 @@ def attempt(target, path, content):
     path.write_bytes(content)
     try:
         target.read()
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, CheckpointError) as error:
         assert re.search(SENTENCE, str(error)), f"not a sentence of ours: {error}"
     finally:
         path.write_bytes(whole)
@@ -333,10 +428,10 @@ def run(target, count, first=0):
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_damaged_files_give_the_right_answer_or_a_sentence(tmp_path, name):
-    run(TARGETS[name](tmp_path), 8 if name == "Weights" else 40)
+    run(TARGETS[name](tmp_path), 8 if name in SLOW else 40)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", TARGETS)
 def test_many_damaged_files_give_the_right_answer_or_a_sentence(tmp_path, name):
-    run(TARGETS[name](tmp_path), 300 if name == "Weights" else 3000, first=1000)
+    run(TARGETS[name](tmp_path), 300 if name in SLOW else 3000, first=1000)

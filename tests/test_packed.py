@@ -75,6 +75,41 @@ def test_quantization_loss_is_the_change_of_the_mean_log_loss(tmp_path):
     assert max(changes) > 0
 
 
+def test_labels_are_never_rounded_or_wrapped(tmp_path):
+    splits, _ = make_splits()
+    for wrong, message in (
+        (2**16 + 1, "labels from 0 to 32767; got 65537"),
+        (-1, "got -1 at"),
+        (0.5, "integers as labels"),
+    ):
+        bad = {"train": {**splits["train"], "y": np.full(30, wrong)}}
+        with pytest.raises(ValueError, match=message):
+            pack_bank(tmp_path / "bank", bad)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("features", np.zeros((50, 8), np.float32), "`features` is float32 of shape"),
+        ("features_low", np.full((1, 8), np.nan, np.float32), "`features_low` is float32 of shape .*, or not finite"),
+        ("features_step", np.zeros(8, np.float32), "`features_step` is float32 of shape"),
+        ("bias", np.zeros((1, 5), np.float32), "`bias` is float32 of shape"),
+        ("y_test", np.full(20, 5, np.int16), "test must hold labels from 0 to 4; got 5"),
+        ("y_test", np.zeros(19, np.int16), "50 rows for 49 labels"),
+        ("format", np.array([1, 1]), "`format` is int64 of shape"),
+    ],
+)
+def test_edited_arrays_are_refused(tmp_path, name, value, message):
+    splits, linear = make_splits()
+    pack_bank(tmp_path / "bank", splits, linear=linear)
+    with np.load(tmp_path / "bank") as content:
+        arrays = dict(content)
+    with open(tmp_path / "bank", "wb") as file:
+        np.savez(file, **arrays | {name: value})
+    with pytest.raises(ValueError, match=f"must be a bank of `pack_bank`; .*{message}"):
+        PackedBank(tmp_path / "bank")
+
+
 def test_an_epinet_trains_on_a_bank(tmp_path, getkey):
     splits, linear = make_splits()
     pack_bank(tmp_path / "bank", splits, linear=linear)

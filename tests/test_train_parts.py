@@ -15,17 +15,19 @@ from train_toys import toy_arrays
 
 from epinet_eqx.losses import Batch
 from epinet_eqx.training import (
+    CheckpointError,
     DataIterator,
     EpochBatches,
     JsonlMetrics,
     MemoryIterator,
+    ProcessLostError,
     TensorBoard,
     WeightsAndBiases,
     add_flags,
     initialize,
     initialize_from,
 )
-from epinet_eqx.training._processes import StopRequest
+from epinet_eqx.training._processes import StopRequest, report_lost_process
 
 
 def test_memory_iterator_has_the_order_of_epoch_batches(getkey):
@@ -76,6 +78,18 @@ def test_resumed_metrics_are_those_of_one_run(tmp_path):
     again.close()
     assert read_lines(path) == [{"step": 1, "loss": 1.0}, {"step": 2, "loss": 2.0}, {"step": 3, "loss": None}]
     assert [entry.name for entry in path.parent.iterdir()] == ["metrics.jsonl"]
+
+
+@pytest.mark.parametrize(
+    "content", ["notes\nof mine\n", "{}\n", "[1]\n", '{"step": 1}\n{"loss": 2}\n', '{"step": "x"}\n']
+)
+def test_a_file_of_something_else_is_not_overwritten(content, tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text(content)
+    with pytest.raises(ValueError, match="`path` must be a new file, or one that `JsonlMetrics` wrote; line . of"):
+        JsonlMetrics(path).start(0)
+    assert path.read_text() == content
+    assert list(tmp_path.iterdir()) == [path]
 
 
 class Calls(list):
@@ -129,20 +143,47 @@ def test_optional_trackers(package, make, expected, monkeypatch):
 
 def test_flags_reach_jax(monkeypatch):
     calls = []
-    monkeypatch.setattr(jax.distributed, "initialize", lambda *args: calls.append(args))
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *args, **named: calls.append((*args, named)))
     parser = argparse.ArgumentParser()
     add_flags(parser)
     initialize_from(parser.parse_args([]))
     assert calls == []
     initialize_from(parser.parse_args(["--distributed"]))
     initialize_from(parser.parse_args(["--coordinator=host:1", "--num-processes=2", "--process-id=1"]))
-    assert calls == [(), ("host:1", 2, 1)]
+    initialize("host:1", 2, 1, timeout=7)
+    default, short = {"heartbeat_timeout_seconds": 30}, {"heartbeat_timeout_seconds": 7}
+    assert calls == [(default,), ("host:1", 2, 1, default), ("host:1", 2, 1, short)]
+    with pytest.raises(ValueError, match="`timeout` must be a positive integer; got 0"):
+        initialize(timeout=0)
     with pytest.raises(ValueError, match="`process_id` must be given"):
         initialize("host:1", 2)
     with pytest.raises(ValueError, match="`process_id` must be from 0 to 1; got 2"):
         initialize("host:1", 2, 2)
     with pytest.raises(ValueError, match="`detect` must be false"):
         initialize("host:1", detect=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "lost"),
+    [
+        ("UNKNOWN: Gloo AllGather failed: Connection reset by peer", True),
+        ("UNAVAILABLE: Task 1 heartbeat timeout", True),
+        ("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes", False),
+    ],
+)
+def test_a_lost_process_is_reported_with_advice(said, lost, monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    expected = ProcessLostError if lost else jax.errors.JaxRuntimeError
+    with pytest.raises(expected) as caught, report_lost_process("Start all of them again."):
+        raise jax.errors.JaxRuntimeError(f"{said}\nmore")
+    sentence = "Another of the 2 processes of this run died or cannot be reached. Start all of them again. Process 0"
+    assert str(caught.value) == (f"{sentence} noticed it by: {said}" if lost else f"{said}\nmore")
+    # A checkpoint that could not be written for this reason says so, too.
+    with pytest.raises(ProcessLostError if lost else CheckpointError), report_lost_process(""):
+        raise CheckpointError("not written") from caught.value.__cause__ or caught.value
+    monkeypatch.setattr(jax, "process_count", lambda: 1)
+    with pytest.raises(jax.errors.JaxRuntimeError), report_lost_process(""):
+        raise jax.errors.JaxRuntimeError(said)
 
 
 def test_second_interrupt_does_not_wait():

@@ -3,11 +3,14 @@
 import json
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
 
+import equinox as eqx
 import jax
+import jax.random as jr
 import numpy as np
 import pytest
 from _train_worker import read_losses, read_metrics, run
@@ -61,13 +64,17 @@ def test_killed_training_ends_as_if_it_had_not_been(num_kills, seen, drafts, tmp
         assert read_metrics(folder) == read_metrics(tmp_path / "whole")
 
 
-@pytest.mark.long
-def test_processes_and_devices_give_the_same_training(tmp_path, cache):
+def start_two(cache, folder, options=((), ())):
     with socket.socket() as free:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
     flags = [f"--coordinator={address}", "--num-processes=2"]
-    joined = [start(cache, "process", tmp_path / "joined", *flags, f"--process-id={n}") for n in range(2)]
+    return [start(cache, "process", folder, *flags, f"--process-id={n}", *options[n]) for n in range(2)]
+
+
+@pytest.mark.long
+def test_processes_and_devices_give_the_same_training(tmp_path, cache):
+    joined = start_two(cache, tmp_path / "joined")
     # Meanwhile, in this process.
     options = {"shard_parameters": True, "checkpoint_every": 3, "eval_every": 4, "log_every": 2}
     run(tmp_path / "four", 8, mesh=training.data_mesh(), **options)
@@ -89,6 +96,46 @@ def test_processes_and_devices_give_the_same_training(tmp_path, cache):
             assert record.keys() == expected.keys()
             np.testing.assert_allclose(list(record.values()), list(expected.values()), rtol=1e-5, atol=1e-5)
     assert len(read_losses(tmp_path / "joined")) == len(read_losses(tmp_path / "one")) == 4
+
+
+def train_as_two(cache, folder, dying=None, when="never"):
+    """Train in two processes, of which one may die; return how each ended, and what it said."""
+    options = [[f"--die={when if number == dying else 'never'}"] for number in range(2)]
+    processes = start_two(cache, folder, options)
+    # A survivor ends some seconds after the timeout of 10 s; that it ends at all is what is tested.
+    return [(process.communicate(timeout=300)[1], process.returncode) for process in processes]
+
+
+def state_of(folder):
+    """Return the arrays of the last checkpoint of a run of 8 steps."""
+    state = run(folder, 8, mesh=training.data_mesh(), shard_parameters=True).state
+    return jax.tree.leaves(eqx.filter(eqx.tree_at(lambda s: s.key, state, jr.key_data(state.key)), eqx.is_array))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory, cache):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    assert [code for _, code in train_as_two(cache, folder)] == [0, 0]
+    return folder
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("dying", "when"), [(1, "step"), (0, "step"), (1, "arrays"), (0, "name")])
+def test_the_death_of_a_process_ends_the_others_and_costs_no_bits(dying, when, tmp_path, cache, undisturbed):
+    ended = train_as_two(cache, tmp_path, dying, when)
+    assert ended[dying][1] == -signal.SIGKILL
+    said, code = ended[1 - dying]
+    assert code != 0
+    # Without the first process JAX may abort the program before it can say more.
+    ours = "Another of the 2 processes of this run died or cannot be reached. Start all of them again."
+    assert ours in said or (dying == 0 and "detected fatal errors" in said), said[-3000:]
+    found = sorted(path.name for path in (tmp_path / "checkpoints").iterdir() if path.name.isdecimal())
+    # The checkpoint of step 6 was not finished.
+    assert found == ["000000003", "000000004"]
+    assert [code for _, code in train_as_two(cache, tmp_path)] == [0, 0]
+    assert read_metrics(tmp_path) == read_metrics(undisturbed)
+    for array, expected in zip(state_of(tmp_path), state_of(undisturbed), strict=True):
+        np.testing.assert_array_equal(np.asarray(array), np.asarray(expected))
 
 
 def no_space(*args, **kwargs):

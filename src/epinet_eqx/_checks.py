@@ -105,6 +105,12 @@ def check_finite(name: str, tree: PyTree) -> PyTree:
     return tree
 
 
+def refuse_nan(name: str, values: Float[Array, "..."]) -> None:
+    """Raise if `values` are known and hold NaN: for functions that compiled programs call in their loops."""
+    if not is_traced(values) and bool(jnp.any(jnp.isnan(values))):
+        raise ValueError(f"`{name}` must not hold NaN; got {int(jnp.sum(jnp.isnan(values)))} of {values.size} values.")
+
+
 def check_labels(name: str, y: Int[Array, "..."], num_classes: int) -> Int[Array, "..."]:
     """Return `y`, whose entries must be classes `0..num_classes - 1`."""
     if y.size == 0:
@@ -132,6 +138,14 @@ def check_width(name: str, leaf: Any) -> Any:
             f"`jax_enable_x64` is set; got values from {low} to {high}."
         )
     return leaf
+
+
+def as_real_array(name: str, values: Any) -> Array:
+    """Return `values` as a JAX array; they must be real numbers, and integers that JAX does not wrap around."""
+    found = values if isinstance(values, Array) else check_width(name, np.asarray(values))
+    if not any(jnp.issubdtype(found.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
+        raise ValueError(f"`{name}` must hold real numbers; got {found.dtype}.")
+    return jnp.asarray(found)
 
 
 def check_scalar(name: str, value: Float[Array, ""], *, minimum: float = -float("inf")) -> Float[Array, ""]:

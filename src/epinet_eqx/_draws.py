@@ -6,9 +6,10 @@ from typing import Any, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
 
-from ._checks import check_positive, check_shape, require
+from ._checks import check_positive, check_shape, is_traced, require
 from ._enn import AbstractENN
 from ._xla import max_by_halves, sum_by_product
 from .indices import AbstractIndex
@@ -98,6 +99,9 @@ class Draws(eqx.Module):
         if zs.ndim == 0 or zs.shape[0] == 0:
             raise ValueError(f"`zs` must hold at least one index along its leading axis; got shape {zs.shape}.")
         check_shape("zs", zs, (zs.shape[0], *index.shape))
+        support = index.support()
+        if support is not None and not is_traced(zs):
+            _check_members(zs, support)
         return cls(index, None, zs, zs.shape[0], False, *_check_sizes(chunk_size, batch_size))
 
     @classmethod
@@ -160,6 +164,18 @@ class Draws(eqx.Module):
             return step(carry, self.take(chunk, first), valid)
 
         return jax.lax.fori_loop(0, -((start - stop) // chunk), body, carry)
+
+
+def _check_members(zs: Shaped[Array, "samples ..."], support: Shaped[Array, "values ..."]) -> None:
+    """Raise unless every index is one of a finite support: others would be clamped into it without a word."""
+    if zs.dtype != support.dtype:
+        raise ValueError(f"`zs` must hold indices of type {support.dtype}; got {zs.dtype}.")
+    outside = ~np.isin(np.asarray(zs), np.asarray(support))
+    if outside.any():
+        raise ValueError(
+            f"`zs` must hold indices of the support, {support.shape[0]} values from {support.min()} to "
+            f"{support.max()}; got {np.asarray(zs)[outside][0]}."
+        )
 
 
 def _check_sizes(chunk_size: int, batch_size: int | None) -> tuple[int, int | None]:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, PyTree, Shaped
 
-from ._checks import check_finite, num_examples
+from ._checks import as_real_array, check_finite, num_examples
 from ._enn import AbstractENN, num_outputs
 from ._likelihoods import AbstractLikelihood
 
@@ -29,7 +29,7 @@ def _like_output(enn: AbstractENN, x: PyTree[Array]) -> Array:
 def check_examples(enn: AbstractENN, name: str, x: PyTree[ArrayLike]) -> Examples:
     """Return inputs with a leading batch axis as finite arrays that `enn` accepts."""
     length = num_examples(name, x)
-    x = jax.tree.map(jnp.asarray, x)
+    x = jax.tree.map(lambda leaf: as_real_array(name, leaf), x)
     first = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), x)
     outputs = eqx.filter_eval_shape(_like_output, enn, first).shape[0]
     return Examples(check_finite(name, x), length, outputs)
@@ -39,7 +39,7 @@ def check_targets(
     likelihood: AbstractLikelihood, y: Shaped[ArrayLike, "..."], examples: Examples
 ) -> Shaped[Array, "batch ..."]:
     """Return targets, one for each example, that `likelihood` accepts."""
-    y = jnp.asarray(y)
+    y = as_real_array("y", y)
     if y.ndim == 0 or y.shape[0] != examples.length:
         raise ValueError(f"`y` must hold one target per example of `x`, {examples.length}; got shape {y.shape}.")
     return likelihood.check_targets(y, examples.num_outputs)

@@ -52,7 +52,9 @@ class Categorical(AbstractLikelihood):
         """Return `y`, which must hold one class per example."""
         if y.ndim != 1 or not jnp.issubdtype(y.dtype, jnp.integer):
             raise ValueError(f"`y` must hold one integer label per example; got shape {y.shape} of {y.dtype}.")
-        return check_labels("y", y.astype(jnp.int32), num_outputs)
+        # Small types cannot hold the number of classes; large ones would wrap around into the classes.
+        wide = y if y.dtype.itemsize > 4 else y.astype(jnp.int32)
+        return check_labels("y", wide, num_outputs).astype(jnp.int32)
 
     def mean(self, output: Float[Array, " classes"]) -> Float[Array, " targets"]:
         """Return the class probabilities."""

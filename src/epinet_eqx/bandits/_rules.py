@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .._checks import check_finite, check_positive, is_traced, require
+from .._checks import check_finite, check_positive, is_traced, refuse_nan, require
 
 
 def share_best(values: Float[Array, "*batch actions"]) -> Float[Array, "*batch actions"]:
@@ -146,6 +146,7 @@ class ActionValue(NamedTuple):
 
 def action_values(rewards: Float[Array, "samples actions"]) -> ActionValue:
     """Estimate cost and information gain of each action from coherent samples of all rewards."""
+    refuse_nan("rewards", rewards)
     mean = jnp.mean(rewards, axis=0)
     best = share_best(rewards)
     optimal = jnp.mean(best, axis=0)

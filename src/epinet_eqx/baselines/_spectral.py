@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from .._checks import check_positive, check_scalar
+from .._checks import check_positive, check_scalar, refuse_nan
 from .._tree import Frozen, trainable_mask
 from ..networks import AbstractNetwork, AbstractStatefulNetwork, ImageConv
 
@@ -28,6 +28,7 @@ def spectral_norm(weight: Float[Array, "out ..."], *, num_iterations: int = 8) -
         num_iterations: number of iterations.
     """
     check_positive("num_iterations", num_iterations)
+    refuse_nan("weight", weight)
     matrix = weight.reshape(weight.shape[0], -1)
     fixed = jax.lax.stop_gradient(matrix)
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from .._checks import check_positive, check_scalar, is_traced, num_examples, require
+from .._checks import check_finite, check_positive, check_scalar, is_traced, num_examples, require
 from .._keys import named_keys
 from ._parameters import split_parameters
 
@@ -188,6 +188,7 @@ def split_r_hat(values: Float[Array, "chains samples *shape"]) -> Float[Array, "
     half = num_samples // 2
     if half < 2:
         raise ValueError(f"`values` must have at least 4 samples per chain; got {num_samples}.")
+    values = check_finite("values", values)
     halves = values[:, : 2 * half].reshape(2 * num_chains, half, *values.shape[2:])
     within = jnp.mean(jnp.var(halves, axis=1, ddof=1), axis=0)
     between = jnp.var(jnp.mean(halves, axis=1), axis=0, ddof=1)

@@ -14,8 +14,11 @@ from jaxtyping import Array
 
 from .._files import atomic_file, read_npz
 from ..losses import Batch
+from ._arrays import check_classes
 
 _FORMAT = 1
+# Labels are stored in 16 bits.
+_MAX_CLASSES = 2**15
 
 
 class LinearLayer(NamedTuple):
@@ -33,10 +36,29 @@ def _quantize(values: np.ndarray, axis: int, levels: int, kind: type[np.floating
     return {"": codes.astype(np.uint8 if levels <= 256 else np.uint16), "_low": low, "_step": step}
 
 
-def _restore(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    """Return the numbers that were quantized."""
-    low, step = (arrays[f"{name}_{part}"].astype(np.float32) for part in ("low", "step"))
-    return arrays[name] * step + low
+def _numbers(arrays: Mapping[str, np.ndarray], name: str, shape: tuple[int | None, ...], kinds: str) -> np.ndarray:
+    """Return an array of a file, which must have this shape (None for any size), and finite numbers of these kinds."""
+    found = arrays[name]
+    fits = found.ndim == len(shape) and all(want in (None, size) for want, size in zip(shape, found.shape, strict=True))
+    if not fits or found.dtype.kind not in kinds or (found.dtype.kind == "f" and not np.isfinite(found).all()):
+        raise ValueError(f"`{name}` is {found.dtype} of shape {found.shape}, or not finite")
+    return found
+
+
+def _restore(arrays: Mapping[str, np.ndarray], name: str, axis: int) -> np.ndarray:
+    """Return the numbers that were quantized along an axis."""
+    codes = _numbers(arrays, name, (None, None), "u")
+    shape = (1, codes.shape[1]) if axis == 0 else (codes.shape[0], 1)
+    low, step = (_numbers(arrays, f"{name}_{part}", shape, "f").astype(np.float32) for part in ("low", "step"))
+    return codes * step + low
+
+
+def _labels(arrays: Mapping[str, np.ndarray], num_classes: int) -> dict[str, np.ndarray]:
+    """Return the labels of each split."""
+    splits = [name.removeprefix("y_") for name in arrays if name.startswith("y_")]
+    if not splits:
+        raise ValueError("it has no split")
+    return {split: check_classes(split, _numbers(arrays, f"y_{split}", (None,), "iu"), num_classes) for split in splits}
 
 
 def pack_bank(
@@ -66,7 +88,8 @@ def pack_bank(
     if not 2 <= linear_levels <= 65536:
         raise ValueError(f"`linear_levels` must be from 2 to 65536; got {linear_levels}.")
     arrays: dict[str, np.ndarray] = {"format": np.array(_FORMAT)}
-    arrays |= {f"y_{name}": np.asarray(rows["y"], np.int16) for name, rows in splits.items()}
+    for name, rows in splits.items():
+        arrays[f"y_{name}"] = check_classes(f"`{name}`", rows["y"], _MAX_CLASSES).astype(np.int16)
 
     def add(name: str, values: list[np.ndarray], axis: int, levels: int, kind: type[np.floating]) -> None:
         found = np.concatenate([np.asarray(value, np.float32) for value in values])
@@ -104,22 +127,24 @@ class PackedBank:
     """
 
     def __init__(self, path: str | os.PathLike[str]):
-        """Open a bank."""
+        """Open a bank; every array is checked, since the file may come from elsewhere."""
         try:
             arrays = read_npz(pathlib.Path(path))
-            if int(arrays["format"]) != _FORMAT:
+            if int(_numbers(arrays, "format", (), "iu")) != _FORMAT:
                 raise ValueError(f"format {arrays['format']}")
-            y = {name.removeprefix("y_"): value for name, value in arrays.items() if name.startswith("y_")}
+            features = _restore(arrays, "features", 0) if "features" in arrays else None
+            self.linear = None
+            if features is not None and "weight" in arrays:
+                weight = _restore(arrays, "weight", 1)
+                self.linear = LinearLayer(weight, _numbers(arrays, "bias", (len(weight),), "f"))
+                logits = features @ weight.T + self.linear.bias
+            else:
+                logits = _restore(arrays, "logits", 1)
+            y = _labels(arrays, logits.shape[1])
             total = sum(map(len, y.values()))
-            features = _restore(arrays, "features") if "features" in arrays else np.zeros((total, 0), np.float32)
-            self.linear = LinearLayer(_restore(arrays, "weight"), arrays["bias"]) if "weight" in arrays else None
-            logits = (
-                _restore(arrays, "logits")
-                if self.linear is None
-                else features @ self.linear.weight.T + self.linear.bias
-            )
-            if len(features) != total or len(logits) != total:
-                raise ValueError(f"{len(features)} rows for {total} labels")
+            features = np.zeros((total, 0), np.float32) if features is None else features
+            if len(features) != total or len(logits) != total or not np.isfinite(logits).all():
+                raise ValueError(f"{len(features)} rows for {total} labels, or numbers that are too large")
         except (KeyError, ValueError, lzma.LZMAError) as error:
             raise ValueError(f"{os.fspath(path)!r} must be a bank of `pack_bank`; {error}.") from None
         self.splits = {name: len(value) for name, value in y.items()}

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from .._checks import check_available
+from .._checks import check_available, check_finite
 from ._checks import check_unit_interval
 
 SetReward = Callable[[Shaped[Array, " candidates"], Bool[Array, " candidates"]], Float[Array, ""]]
@@ -49,7 +49,7 @@ def set_reward(
         outcomes: joint samples of the outcomes of all candidates, such as those of `sample_labels`.
         chosen: which candidates are in the set.
     """
-    rewards = jax.vmap(reward_fn, in_axes=(0, None))(outcomes, chosen)
+    rewards = jax.vmap(reward_fn, in_axes=(0, None))(check_finite("outcomes", outcomes), chosen)
     return jnp.mean(check_unit_interval("reward_fn(outcomes, chosen)", rewards))
 
 
@@ -73,6 +73,7 @@ def choose_set(
     """
     if outcomes.ndim != 2 or outcomes.size == 0:
         raise ValueError(f"`outcomes` must have shape (samples, candidates) and not be empty; got {outcomes.shape}.")
+    outcomes = check_finite("outcomes", outcomes)
     num_candidates = outcomes.shape[1]
     free = check_available("size", size, num_candidates, available)
     if (shape := jax.eval_shape(reward_fn, outcomes[0], free).shape) != ():

@@ -91,7 +91,7 @@ def best_actions(expected: Float[Array, " actions"], *, tolerance: float = 1e-5)
         tolerance: differences up to this count as ties, so that rounding does not break them.
     """
     check_actions("expected", expected)
-    if tolerance < 0:
+    if not tolerance >= 0:
         raise ValueError(f"`tolerance` must be at least 0; got {tolerance}.")
     expected = check_finite("expected", expected)
     return expected >= jnp.max(expected) - tolerance

@@ -2,16 +2,18 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, Shaped
 
-from .._checks import check_labels, check_positive, is_traced, require
+from .._checks import as_real_array, check_positive, is_traced, require
+from .._likelihoods import CATEGORICAL
 
 
 def _check(
     log_probs: Float[ArrayLike, "..."], y: Shaped[ArrayLike, "..."]
 ) -> tuple[Float[Array, "batch classes"], Int[Array, " batch"]]:
     """Return normalized log-probabilities and labels within their classes."""
-    rows, labels = jnp.asarray(log_probs), jnp.asarray(y)
+    rows, labels = jnp.asarray(log_probs), as_real_array("y", y)
     if rows.ndim != 2 or rows.size == 0 or not jnp.issubdtype(rows.dtype, jnp.floating):
         raise ValueError(
             f"`log_probs` must hold one row of log-probabilities per example; got shape {rows.shape} of {rows.dtype}."
@@ -26,7 +28,14 @@ def _check(
     found = "" if is_traced(worst) else f"; got a row whose probabilities sum to {float(worst):g}"
     wrong = ~(jnp.abs(worst - 1) < 1e-3)
     rows = require(rows, wrong, f"`log_probs` must be log-probabilities that sum to one{found}.")
-    return rows, check_labels("y", labels.astype(jnp.int32), rows.shape[1])
+    return rows, CATEGORICAL.check_targets(labels, rows.shape[1])
+
+
+def _predicted(log_probs: Float[ArrayLike, "..."]) -> Int[Array, " batch"]:
+    """Return the most probable classes; NumPy arrays are compared in their own precision, which JAX may reduce."""
+    if isinstance(log_probs, np.ndarray):
+        return jnp.asarray(np.argmax(log_probs, axis=1).astype(np.int32))
+    return jnp.argmax(jnp.asarray(log_probs), axis=1)
 
 
 def accuracy(log_probs: Float[ArrayLike, "..."], y: Shaped[ArrayLike, "..."]) -> Float[Array, ""]:
@@ -37,7 +46,7 @@ def accuracy(log_probs: Float[ArrayLike, "..."], y: Shaped[ArrayLike, "..."]) ->
         y: labels, one per example.
     """
     rows, labels = _check(log_probs, y)
-    return jnp.mean((jnp.argmax(rows, axis=1) == labels).astype(rows.dtype))
+    return jnp.mean((_predicted(log_probs) == labels).astype(rows.dtype))
 
 
 def brier_score(log_probs: Float[ArrayLike, "..."], y: Shaped[ArrayLike, "..."]) -> Float[Array, ""]:
@@ -69,7 +78,7 @@ def expected_calibration_error(
     check_positive("num_bins", num_bins)
     rows, labels = _check(log_probs, y)
     confidence = jnp.exp(jnp.max(rows, axis=1))
-    right = (jnp.argmax(rows, axis=1) == labels).astype(confidence.dtype)
+    right = (_predicted(log_probs) == labels).astype(confidence.dtype)
     edges = jnp.linspace(0.0, 1.0, num_bins + 1, dtype=confidence.dtype)
     # Rounding may leave a confidence just above one.
     bins = jnp.minimum(jnp.searchsorted(edges[1:], confidence, side="left"), num_bins - 1)

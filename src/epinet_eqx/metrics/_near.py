@@ -1,11 +1,9 @@
 """Joint predictions of *different* inputs: what no amount of coherence on repeated ones can buy."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, Int, PyTree, Shaped
+from jaxtyping import ArrayLike, Float, Int, PyTree, Shaped
 
-from .._checks import check_finite
 from .._draws import Draws
 from .._enn import AbstractENN
 from .._likelihoods import CATEGORICAL, AbstractLikelihood
@@ -43,33 +41,28 @@ def joint_gain(
     return Estimate(gain, data.draws.num_samples, 2, data.draws.exact)
 
 
-@jax.jit
-def _nearest(
-    features: Float[Array, "batch features"], rows: Float[Array, "rows features"], numbers: Int[Array, " rows"]
-) -> Int[Array, " rows"]:
-    squares = jnp.sum(jnp.square(features), axis=1)
-    distances = squares[None, :] - 2 * jnp.matmul(rows, features.T, precision="highest")
-    distances = jnp.where(numbers[:, None] == jnp.arange(features.shape[0])[None, :], jnp.inf, distances)
-    return jnp.argmin(distances, axis=1)
-
-
 def near_pairs(features: Float[ArrayLike, "batch features"]) -> Int[np.ndarray, "pairs 2"]:
     """Return the pairs of inputs that are each other's nearest neighbor: none is in two of them.
+
+    Distances are computed on the host in double precision.
 
     Args:
         features: one row per input; standardize them if their scales differ.
     """
-    values: Array = check_finite("features", jnp.asarray(features))
+    values = np.asarray(features, np.float64)
     if values.ndim != 2 or values.shape[0] < 2:
         raise ValueError(f"`features` must be a matrix with a row for each of at least 2 inputs; got {values.shape}.")
-    count = values.shape[0]
-    parts = []
-    for start in range(0, count, _BLOCK):
-        # The last block is filled up by the one before it, so that one program does for all.
-        first = max(0, min(start, count - _BLOCK))
-        numbers = jnp.arange(first, min(first + _BLOCK, count))
-        parts.append(np.asarray(_nearest(values, values[numbers], numbers))[start - first :])
-    nearest = np.concatenate(parts)
-    own = np.arange(count)
+    if wrong := int(np.sum(~np.isfinite(values))):
+        raise ValueError(f"`features` must be finite; got {wrong} non-finite of {values.size} values.")
+    # Squares of what all rows share would leave no digits for their differences.
+    values = values - values.mean(axis=0)
+    squares = np.sum(np.square(values), axis=1)
+    nearest = np.empty(len(values), dtype=int)
+    for start in range(0, len(values), _BLOCK):
+        rows = np.arange(start, min(start + _BLOCK, len(values)))
+        distances = squares - 2 * values[rows] @ values.T
+        distances[rows - start, rows] = np.inf
+        nearest[rows] = np.argmin(distances, axis=1)
+    own = np.arange(len(values))
     is_first = (nearest[nearest] == own) & (own < nearest)
     return np.stack([own[is_first], nearest[is_first]], axis=1)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Int, PyTree
 
-from .._checks import check_finite, check_positive
+from .._checks import as_real_array, check_finite, check_positive, check_scalar
 from .._counts import dyadic_cases
 from .._draws import map_batches
 from .._examples import check_examples, check_targets
@@ -73,13 +73,14 @@ def logits_log_losses(
         raise ValueError(
             f"`logits` must have one row per example, an even number, and at least 2 classes; got {outputs.shape}."
         )
-    labels = jnp.asarray(y)
+    labels = as_real_array("y", y)
     if labels.shape != outputs.shape[:1]:
         raise ValueError(f"`y` must hold one label per row of `logits`, {outputs.shape[0]}; got shape {labels.shape}.")
     if shares.ndim and shares.shape != labels.shape:
         raise ValueError(f"`alpha` must be a number or one per example, {labels.shape[0]}; got shape {shares.shape}.")
     labels = CATEGORICAL.check_targets(labels, outputs.shape[1])
-    marginal, wrong, joint = _values(outputs, labels, shares, jnp.asarray(temperature, dtype=outputs.dtype), tau)
+    divisor = check_scalar("temperature", jnp.asarray(temperature, dtype=outputs.dtype), minimum=1e-6)
+    marginal, wrong, joint = _values(outputs, labels, shares, divisor, tau)
     return LogLosses(
         Estimate(marginal, math.inf, 1, True), Estimate(joint, math.inf, tau, True), Estimate(wrong, math.inf, 1, True)
     )

@@ -13,7 +13,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from .._checks import check_finite, check_positive, is_traced, require
+from .._checks import check_finite, check_positive, is_traced, refuse_nan, require
 
 MIN_ALPHA = 1e-3
 """The smallest `alpha` that is accepted: below it every quantity is its limit at 0, to rounding."""
@@ -95,6 +95,7 @@ def repeat_log_probs(log_w: Float[Array, ""], alpha: Float[Array, ""], max_count
         alpha: the discount, in [0.001, 1].
         max_count: largest number of labels; static.
     """
+    refuse_nan("log_w", log_w)
     clusters = jnp.arange(max_count + 1, dtype=log_w.dtype)
     return jax.nn.logsumexp(log_num_clusters(alpha, max_count) + (clusters * log_w)[None, :], axis=1)
 

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree, Shaped
 
+from .._checks import refuse_nan
 from .._draws import Draws, LogSum, check_draws, check_result, choose_batch_size, map_batches, outputs_at
 from .._enn import AbstractENN
 from .._examples import check_examples
@@ -123,6 +124,7 @@ def entropy(log_probs: Float[Array, "*batch classes"]) -> Float[Array, "*batch"]
 
     A class of probability zero contributes nothing, also where its logarithm is minus infinity.
     """
+    refuse_nan("log_probs", log_probs)
     probs = jnp.exp(log_probs)
     finite = jnp.where(probs > 0, log_probs, jnp.zeros_like(log_probs))
     return -jnp.sum(probs * finite, axis=-1)

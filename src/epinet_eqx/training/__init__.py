@@ -21,6 +21,7 @@ from ._objectives import AbstractObjective as AbstractObjective
 from ._objectives import EpistemicObjective as EpistemicObjective
 from ._objectives import StatefulObjective as StatefulObjective
 from ._objectives import TrunkObjective as TrunkObjective
+from ._processes import ProcessLostError as ProcessLostError
 from ._processes import add_flags as add_flags
 from ._processes import initialize as initialize
 from ._processes import initialize_from as initialize_from

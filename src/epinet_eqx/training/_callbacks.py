@@ -9,6 +9,9 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+# How each line of metrics begins.
+_START = '{"step": '
+
 
 class AbstractCallback(abc.ABC):
     """Receives metrics while a model is trained; only the first process calls it."""
@@ -35,15 +38,23 @@ def _require(package: str, user: str) -> Any:
 
 
 def _lines_until(path: pathlib.Path, step: int) -> list[str]:
-    """Return the complete lines of a file up to `step`."""
+    """Return the complete lines of a file up to `step`; raise if they are not all metrics, or it would be lost."""
     kept = []
-    for line in path.read_text().splitlines():
+    lines = path.read_text(errors="replace").splitlines()
+    for number, line in enumerate(lines, start=1):
         try:
-            record = json.loads(line)
-        except ValueError:
+            at = json.loads(line)["step"]
+            if not isinstance(at, int):
+                raise TypeError
+        except (ValueError, KeyError, TypeError, RecursionError):
             # A killed run may leave half a line at the end.
-            break
-        if record["step"] <= step:
+            if number == len(lines) and (line.startswith(_START) or _START.startswith(line)):
+                break
+            raise ValueError(
+                f"`path` must be a new file, or one that `JsonlMetrics` wrote; line {number} of {str(path)!r} is not "
+                "one of its lines."
+            ) from None
+        if at <= step:
             kept.append(line + "\n")
     return kept
 

@@ -33,12 +33,17 @@ def _pad(parts: dict[str, Any], size: int) -> dict[str, Any]:
     return jax.tree.map(fill, parts) | {"counted": np.arange(size) < count}
 
 
-def _refuse_bad_labels(sums: dict[str, float], y: np.ndarray) -> None:
-    """Raise if the accuracy of a batch is NaN, as objectives make it where a label is no class."""
+def _refuse_nan(sums: dict[str, float], y: np.ndarray) -> None:
+    """Raise if a metric of a batch is NaN; objectives make the accuracy so where a label is no class."""
     if math.isnan(sums.get("accuracy", 0.0)):
         raise ValueError(
             "`validation` must yield labels that are classes of the model; got a batch with others, whose values in "
             f"this process are from {y.min()} to {y.max()}."
+        )
+    if undefined := [name for name, value in sums.items() if math.isnan(value)]:
+        raise ValueError(
+            "`validation` must yield finite inputs and targets, and the model must output no NaN for them; got a batch "
+            f"whose {undefined[0]} is NaN."
         )
 
 
@@ -91,7 +96,7 @@ def make_evaluation(
             found = {
                 name: float(value) for name, value in total(model, model_state, Batch(**placed), counted, key).items()
             }
-            _refuse_bad_labels(found, padded["y"])
+            _refuse_nan(found, padded["y"])
             sums = {name: sums.get(name, 0.0) + value for name, value in found.items()}
             parts = next(stream, None)
         if not sums:

@@ -25,7 +25,7 @@ from ._evaluate import make_evaluation
 from ._mesh import as_parts, global_batch, place
 from ._objectives import AbstractObjective, EpistemicObjective, network_as_enn
 from ._optimizer import ByContent
-from ._processes import StopRequest
+from ._processes import StopRequest, report_lost_process
 from ._result import FitResult
 from ._state import TrainState, as_state
 from ._step import Draws, draw_steps, make_train_step, train_drawn
@@ -165,7 +165,7 @@ def _train_on_stream(
         raise ValueError(f"`checkpoint_every` must be left out without `checkpoints`; got {schedule.checkpoint_every}.")
     if mesh is None and jax.process_count() > 1:
         raise ValueError("`mesh` must be given, such as `data_mesh()`, if several processes train one model; got None.")
-    start, saving = np.asarray(state.step), None
+    start, saving, advice = np.asarray(state.step), None, "Start all of them again."
     state = _own_copy(state)
     if mesh is not None:
         state = place(state, mesh, shard_parameters=shard_parameters)
@@ -174,9 +174,12 @@ def _train_on_stream(
             found = type(stream).__name__
             raise ValueError(f"`data` must have `get_state` and `set_state` for checkpoints; got {found}.")
         saving = Saving(checkpoints=checkpoints, data=stream)
-        state = checkpoints.resume(state, stream, allow_changes=allow_changes)
-    advance = _from_stream(stream, step, mesh, check)
-    return drive(state, advance, schedule, saving=saving, start=start, **driving)
+        advice += f" Training then continues from the latest checkpoint in {str(checkpoints.folder)!r}."
+    with report_lost_process(advice):
+        if saving is not None:
+            state = saving.checkpoints.resume(state, saving.data, allow_changes=allow_changes)
+        advance = _from_stream(stream, step, mesh, check)
+        return drive(state, advance, schedule, saving=saving, start=start, **driving)
 
 
 def fit(
@@ -327,6 +330,7 @@ def train(
         DataExhaustedError: the data ended before `num_steps`.
         CheckpointError: a checkpoint could not be written or read; earlier ones are intact.
         TrainingInterrupted: SIGTERM or Ctrl-C; a `KeyboardInterrupt` that has the state.
+        ProcessLostError: another process of the run died; see `initialize`.
     """
     if validation is None and eval_every is not None:
         raise ValueError(f"`eval_every` must be left out without `validation`; got {eval_every}.")

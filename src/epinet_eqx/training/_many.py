@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
-from .._checks import check_finite, check_positive, check_scalar, num_examples
+from .._checks import as_real_array, check_finite, check_positive, check_scalar, num_examples
 from .._enn import AbstractENN
 from .._keys import named_keys
 from .._xla import jit_for_one_run
@@ -100,7 +100,8 @@ def _as_batches(name: str, data: Any, axis: int | None) -> Batch:
     """Return data, stacked or shared, as a `Batch`."""
     if axis is None or isinstance(data, Batch) or not isinstance(data, tuple):
         return as_batch(name, data)
-    return eqx.filter_vmap(lambda x, y: as_batch(name, (x, y)))(*jax.tree.map(jnp.asarray, data))
+    stacked = jax.tree.map(lambda leaf: as_real_array(name, leaf), data)
+    return eqx.filter_vmap(lambda x, y: as_batch(name, (x, y)))(*stacked)
 
 
 def _check_many(name: str, data: Batch, models: PyTree, loss: AbstractLoss, axes: _Axes, members: int) -> None:

@@ -1,8 +1,10 @@
 """Several processes as one program, and requests to stop it."""
 
 import argparse
+import contextlib
 import signal
 import threading
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -10,7 +12,24 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from .._checks import check_positive
+
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# What JAX, Gloo and NCCL say when another process does not answer, in lower case.
+_LOST = (
+    "gloo",
+    "nccl",
+    "coordination service",
+    "heartbeat",
+    "barrier",
+    "connection",
+    "unavailable:",
+    "deadline_exceeded:",
+)
+
+
+class ProcessLostError(RuntimeError):
+    """Another process of the run died, or cannot be reached: no process of the run can go on without it."""
 
 
 def initialize(
@@ -19,23 +38,28 @@ def initialize(
     process_id: int | None = None,
     *,
     detect: bool = False,
+    timeout: int = 30,
 ) -> None:
     """Join this process with the others of its run, before anything else uses a device.
 
-    Without arguments, the program is a single process.
+    Without arguments, the program is a single process. If one process of several dies, training raises
+    `ProcessLostError` in the others the next time they need it, and JAX ends them within `timeout` seconds, or at once
+    if the first process died.
 
     Args:
         coordinator: `host:port` of the first process.
         num_processes: number of processes.
         process_id: the number of this one, from zero.
         detect: whether to find all of this in the environment of Slurm, Open MPI, Kubernetes or a TPU pod.
+        timeout: seconds without a heartbeat after which a process counts as dead.
     """
+    check_positive("timeout", timeout)
     given = {"coordinator": coordinator, "num_processes": num_processes, "process_id": process_id}
     missing = [name for name, value in given.items() if value is None]
     if detect:
         if len(missing) < 3:
             raise ValueError(f"`detect` must be false where processes are described by hand; got {given}.")
-        jax.distributed.initialize()
+        jax.distributed.initialize(heartbeat_timeout_seconds=timeout)
         return
     if len(missing) == 3:
         return
@@ -43,7 +67,7 @@ def initialize(
         raise ValueError(f"`{missing[0]}` must be given where other flags of distributed training are; got {given}.")
     if not 0 <= process_id < num_processes:
         raise ValueError(f"`process_id` must be from 0 to {num_processes - 1}; got {process_id}.")
-    jax.distributed.initialize(coordinator, num_processes, process_id)
+    jax.distributed.initialize(coordinator, num_processes, process_id, heartbeat_timeout_seconds=timeout)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +95,28 @@ def is_anywhere(flag: bool) -> bool:
     if jax.process_count() == 1:
         return flag
     return bool(np.any(multihost_utils.process_allgather(np.array(flag))))
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Return whether an error, or what caused it, says that another process does not answer."""
+    said = str(error).lower()
+    if isinstance(error, jax.errors.JaxRuntimeError) and any(sign in said for sign in _LOST):
+        return True
+    return error.__cause__ is not None and _is_lost(error.__cause__)
+
+
+@contextlib.contextmanager
+def report_lost_process(advice: str) -> Iterator[None]:
+    """Raise `ProcessLostError` with advice in place of the errors that the death of another process leads to."""
+    try:
+        yield
+    except RuntimeError as error:
+        if jax.process_count() == 1 or not _is_lost(error):
+            raise
+        raise ProcessLostError(
+            f"Another of the {jax.process_count()} processes of this run died or cannot be reached. {advice} "
+            f"Process {jax.process_index()} noticed it by: {str(error).splitlines()[0]}"
+        ) from error
 
 
 class StopRequest:

@@ -1,0 +1,140 @@
+"""Properties of every kind of ENN, in any size and precision: the answer is right, or a sentence.
+
+The outputs at given indices are the facts, as NumPy arrays in double precision; what `predict` says of them is computed
+anew, by enumeration. `pytest -m long` tries many more sizes.
+"""
+
+import itertools
+import re
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from enn_families import FAMILIES, cast
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import epinet_eqx as epi
+from epinet_eqx import predict
+from epinet_eqx.metrics import marginal_log_loss
+
+pytestmark = pytest.mark.once
+
+# The same examples in each run, so that their programs are found among the compiled ones.
+QUICK = settings(derandomize=True, deadline=None, database=None, max_examples=2)
+LONG = settings(derandomize=True, deadline=None, database=None, max_examples=40)
+
+SENTENCE = r"`\w+` must .*; got .*"
+TOLERANCE = {"float16": 2e-2, "bfloat16": 2e-1, "float32": 1e-4, "float64": 1e-9}
+
+every_family = pytest.mark.parametrize("family", FAMILIES)
+
+
+@st.composite
+def sizes(draw):
+    """Input dimension, classes, width, batch, number of indices, and how they are computed in parts."""
+    return {
+        "in_dim": draw(st.sampled_from([1, 3, 4])),
+        "num_classes": draw(st.sampled_from([1, 2, 3, 5])),
+        "width": draw(st.sampled_from([1, 3, 7])),
+        "batch": draw(st.sampled_from([1, 2, 3])),
+        "num_samples": draw(st.sampled_from([1, 4, 7])),
+        "chunk_size": draw(st.sampled_from([1, 3, 16])),
+        "batch_size": draw(st.sampled_from([None, 1, 2])),
+        "seed": draw(st.integers(0, 3)),
+    }
+
+
+def log_softmax(outputs):
+    return outputs - np.logaddexp.reduce(outputs, axis=-1, keepdims=True)
+
+
+def log_mean(terms):
+    return np.logaddexp.reduce(terms, axis=0) - np.log(len(terms))
+
+
+def check(enn, x, draws, num_classes, tolerance):
+    """Raise unless predictions are what the outputs at the indices of `draws` imply."""
+    zs = draws.indices()
+    embeddings = jax.vmap(enn.embed)(x)
+    outputs = jax.vmap(enn.heads, in_axes=(0, None), out_axes=1)(embeddings, zs)
+    assert outputs.shape == (draws.num_samples, len(x), num_classes)
+    assert jnp.issubdtype(outputs.dtype, jnp.floating)
+    facts = np.asarray(outputs, np.float64)
+    assert np.isfinite(facts).all()
+    close = lambda a, b: np.testing.assert_allclose(np.asarray(a, np.float64), b, rtol=tolerance, atol=tolerance)  # noqa: E731
+    # One index at a time, and the outputs that `sample` returns.
+    first = jax.tree.map(lambda leaf: leaf[-1], embeddings)
+    for number in (0, draws.num_samples - 1):
+        close(enn.head(first, zs[number]), facts[number, -1])
+    close(predict.sample(enn, x, draws).outputs, facts)
+    log_p = log_softmax(facts)
+    marginal = predict.marginal_log_probs(enn, x, draws)
+    close(marginal, log_mean(log_p))
+    close(np.logaddexp.reduce(np.asarray(marginal, np.float64), axis=1), 0)
+    table = np.asarray(predict.joint_log_probs(enn, x, draws), np.float64)
+    close(np.logaddexp.reduce(table.ravel()), 0)
+    for labels in itertools.product(range(num_classes), repeat=len(x)):
+        close(table[labels], log_mean(sum(log_p[:, t, label] for t, label in enumerate(labels))))
+    y = jnp.arange(len(x), dtype=jnp.int32) % num_classes
+    close(predict.joint_log_prob(enn, x, y, draws), table[tuple(np.asarray(y))])
+    close(marginal_log_loss(enn, x, y, draws).mean, -np.mean([log_mean(log_p)[t, label] for t, label in enumerate(y)]))
+    moments = predict.moments(enn, x, draws)
+    close(moments.mean, facts.mean(axis=0))
+    close(moments.variance, facts.var(axis=0))
+
+
+def attempt(family, size, *, dtype=jnp.float32, cast_parameters=False):
+    """Make an ENN and check it; a size or type that it is not for must be refused by a sentence."""
+    key = jr.fold_in(jr.key(11), size["seed"])
+    tolerance = TOLERANCE[jnp.dtype(dtype).name] if cast_parameters else 1e-4
+    if family == "half precision":
+        tolerance = TOLERANCE["bfloat16"]
+    with jax.numpy_dtype_promotion("standard"):
+        try:
+            enn = FAMILIES[family](size["in_dim"], size["num_classes"], size["width"], key=jr.fold_in(key, 0))
+            enn = cast(enn, dtype) if cast_parameters else enn
+            x = jr.normal(jr.fold_in(key, 1), (size["batch"], size["in_dim"])).astype(dtype)
+            options = {"chunk_size": size["chunk_size"], "batch_size": size["batch_size"]}
+            draws = epi.Draws.sample(enn.index, size["num_samples"], key=jr.fold_in(key, 2), **options)
+            check(enn, x, draws, size["num_classes"], tolerance)
+            if enn.index.support() is not None:
+                every = epi.Draws.all(enn.index, **options)
+                assert len(np.unique(np.asarray(every.indices()))) == every.num_samples
+                check(enn, x, every, size["num_classes"], tolerance)
+            with pytest.raises(ValueError, match="`x` must not be empty"):
+                predict.marginal_log_probs(enn, x[:0], draws)
+        except ValueError as error:
+            assert re.search(SENTENCE, str(error)), f"not a sentence of ours: {error}"
+
+
+@every_family
+@QUICK
+@given(sizes())
+def test_predictions_are_what_the_outputs_imply(family, size):
+    attempt(family, size)
+
+
+@every_family
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_half_precision_is_answered_or_refused(family, dtype):
+    size = {"in_dim": 3, "num_classes": 3, "width": 7, "batch": 2, "num_samples": 4, "chunk_size": 3, "seed": 0}
+    attempt(family, size | {"batch_size": None}, dtype=dtype, cast_parameters=dtype == jnp.bfloat16)
+
+
+@every_family
+def test_double_precision_is_double(family):
+    size = {"in_dim": 3, "num_classes": 3, "width": 7, "batch": 2, "num_samples": 4, "chunk_size": 3, "seed": 0}
+    with jax.enable_x64(True):
+        attempt(family, size | {"batch_size": None}, dtype=jnp.float64, cast_parameters=True)
+
+
+@pytest.mark.long
+@every_family
+@LONG
+@given(sizes(), st.sampled_from(TOLERANCE), st.booleans())
+def test_many_sizes_and_precisions(family, size, dtype, cast_parameters):
+    with jax.enable_x64(dtype == "float64"):
+        attempt(family, size, dtype=jnp.dtype(dtype), cast_parameters=cast_parameters)

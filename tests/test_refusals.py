@@ -1,0 +1,150 @@
+"""What cannot be answered is refused: NaN, numbers that would wrap around, indices that are none, other types.
+
+One table of calls, each of which once returned a number.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+import epinet_eqx as epi
+from epinet_eqx import acquisition, bandits, baselines, bayes, decisions, metrics, pitman_yor, predict, training, tuning
+from epinet_eqx.losses import CrossEntropy
+from epinet_eqx.networks import MLP
+
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("as_user")]
+
+KEY = jr.key(0)
+BASE = MLP(3, 4, (5,), key=KEY)
+ENN = epi.attach(BASE, num_classes=4, index_dim=3, priors=(), key=jr.fold_in(KEY, 1))
+PARTICLES = bayes.Ensemble(eqx.filter_vmap(lambda key: MLP(3, 4, (5,), key=key))(jr.split(jr.fold_in(KEY, 2), 3)))
+DRAWS = epi.Draws.sample(ENN.index, 5, key=jr.fold_in(KEY, 3))
+X, Y = jnp.ones((4, 3)), np.arange(4)
+# As 32 bits it is class 1.
+WIDE = np.array([0, 1, 2, 2**32 + 1])
+LOGITS = np.zeros((4, 4), np.float32)
+LOG_PROBS = np.log(np.full((4, 4), 0.25, np.float32))
+REWARDS = jnp.array([[1.0, jnp.nan], [0.0, 0.0]])
+RANGE = "`y` must hold integers from -2147483648 to 2147483647, the range of int32"
+
+REFUSED = {
+    "joint, wide label": (lambda: predict.joint_log_prob(ENN, X, WIDE, DRAWS), RANGE),
+    "independent, wide label": (lambda: predict.independent_log_prob(ENN, X, WIDE, DRAWS), RANGE),
+    "conditional, wide label": (lambda: predict.conditional_log_probs(ENN, X, WIDE, X[0], DRAWS), RANGE),
+    "marginal loss, wide label": (lambda: metrics.marginal_log_loss(ENN, X, WIDE, DRAWS), RANGE),
+    "log losses, wide label": (lambda: metrics.log_losses(ENN, X, WIDE, DRAWS), RANGE),
+    "joint gain, wide label": (lambda: metrics.joint_gain(ENN, X, WIDE, DRAWS), RANGE),
+    "accuracy, wide label": (lambda: metrics.accuracy(LOG_PROBS, WIDE), RANGE),
+    "Brier score, wide label": (lambda: metrics.brier_score(LOG_PROBS, WIDE), RANGE),
+    "scores, wide label": (lambda: acquisition.joint_loss_scores(ENN, X, DRAWS, y=WIDE), RANGE),
+    "urn, wide label": (lambda: pitman_yor.logits_log_losses(LOGITS, WIDE, alpha=0.5), RANGE),
+    "tune, wide label": (lambda: tuning.tune_temperature(ENN, X, WIDE, DRAWS, temperatures=[0.5]), RANGE),
+    "list, wide label": (lambda: predict.joint_log_prob(ENN, X, WIDE.tolist(), DRAWS), RANGE),
+    "wide input": (
+        lambda: predict.marginal_log_probs(ENN, np.full((4, 3), 2**32), DRAWS),
+        "`x` must hold integers from -2147483648 to 2147483647, the range of int32",
+    ),
+    "complex input": (
+        lambda: predict.marginal_log_probs(ENN, X.astype(jnp.complex64), DRAWS),
+        "`x` must hold real numbers; got complex64",
+    ),
+    "text": (
+        lambda: predict.marginal_log_probs(ENN, np.array([["a"] * 3]), DRAWS),
+        "`x` must hold real numbers; got <U1",
+    ),
+    "objects": (
+        lambda: predict.marginal_log_probs(ENN, np.array([[None] * 3]), DRAWS),
+        "`x` must hold real numbers; got object",
+    ),
+    "no particle": (
+        lambda: epi.Draws.given(PARTICLES.index, jnp.array([0, 7])),
+        "`zs` must hold indices of the support, 3 values from 0 to 2; got 7.",
+    ),
+    "negative particle": (
+        lambda: epi.Draws.given(PARTICLES.index, jnp.array([-1, 0])),
+        "`zs` must hold indices of the support, 3 values from 0 to 2; got -1.",
+    ),
+    "particles as floats": (
+        lambda: epi.Draws.given(PARTICLES.index, jnp.array([0.0, 1.0])),
+        "`zs` must hold indices of type int32; got float32.",
+    ),
+    "entropy of NaN": (
+        lambda: predict.entropy(jnp.array([[jnp.nan, 0.0]])),
+        "`log_probs` must not hold NaN; got 1 of 2 values.",
+    ),
+    "R-hat of NaN": (
+        lambda: bayes.split_r_hat(jnp.ones((2, 8)).at[0, 0].set(jnp.nan)),
+        "`values` must be finite; got 1 non-finite of 16 values.",
+    ),
+    "norm of NaN": (
+        lambda: baselines.spectral_norm(jnp.array([[1.0, jnp.nan]])),
+        "`weight` must not hold NaN; got 1 of 2 values.",
+    ),
+    "action values of NaN": (
+        lambda: bandits.action_values(REWARDS),
+        "`rewards` must not hold NaN; got 1 of 4 values.",
+    ),
+    "set of NaN": (
+        lambda: decisions.choose_set(decisions.any_success, REWARDS, 1),
+        "`outcomes` must be finite; got 1 non-finite of 4 values.",
+    ),
+    "reward of NaN": (
+        lambda: decisions.set_reward(decisions.any_success, REWARDS, jnp.array([True, False])),
+        "`outcomes` must be finite; got 1 non-finite of 4 values.",
+    ),
+    "tolerance NaN": (
+        lambda: decisions.best_actions(jnp.array([1.0, 0.0]), tolerance=float("nan")),
+        "`tolerance` must be at least 0; got nan.",
+    ),
+    "temperature NaN": (
+        lambda: pitman_yor.logits_log_losses(LOGITS, Y, alpha=0.5, temperature=float("nan")),
+        "`temperature` must be finite and at least 1e-06; got nan.",
+    ),
+    "temperature -1": (
+        lambda: pitman_yor.logits_log_losses(LOGITS, Y, alpha=0.5, temperature=-1.0),
+        "`temperature` must be finite and at least 1e-06; got -1.0.",
+    ),
+    "urn of NaN": (
+        lambda: pitman_yor.repeat_log_probs(jnp.array(jnp.nan), jnp.array(0.5), 3),
+        "`log_w` must not hold NaN; got 1 of 1 values.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_answered_is_refused(name):
+    call, message = REFUSED[name]
+    with pytest.raises(ValueError) as error:
+        call()
+    assert message in str(error.value)
+
+
+def test_wide_labels_are_refused_in_double_precision_too():
+    with jax.enable_x64(True):
+        enn = epi.attach(MLP(3, 4, (5,), key=KEY), num_classes=4, index_dim=3, priors=(), key=jr.fold_in(KEY, 1))
+        draws = epi.Draws.sample(enn.index, 5, key=jr.fold_in(KEY, 3))
+        message = r"`y` must hold classes from 0 to 3; got values from 0 to 4294967297."
+        with pytest.raises(ValueError, match=message):
+            predict.joint_log_prob(enn, jnp.ones((4, 3)), jnp.asarray(WIDE), draws)
+        with pytest.raises(ValueError, match=message):
+            metrics.accuracy(jnp.asarray(LOG_PROBS), jnp.asarray(WIDE))
+        with pytest.raises(ValueError, match=message):
+            training.fit(enn, (jnp.ones((4, 3)), jnp.asarray(WIDE)), CrossEntropy(), num_steps=1, key=KEY)
+
+
+def test_classes_are_compared_in_the_precision_given():
+    # In single precision both classes are equally probable, and the first one wins.
+    log_probs = np.log(np.array([[0.5 - 1e-10, 0.5 + 1e-10]]))
+    assert metrics.accuracy(log_probs, np.array([1])) == 1
+    assert metrics.expected_calibration_error(log_probs, np.array([1])) == pytest.approx(0.5, abs=1e-6)
+
+
+def test_neighbors_far_from_the_origin_are_found():
+    # In single precision the squares have no digits for these distances.
+    places = np.array([0.0, 5.0, 0.1, 5.2]) * 1e-3
+    features = np.stack([1e4 + places, 1e4 - places], axis=1)
+    np.testing.assert_array_equal(metrics.near_pairs(features), [[0, 2], [1, 3]])
+    np.testing.assert_array_equal(metrics.near_pairs(np.stack([places, -places], axis=1)), [[0, 2], [1, 3]])
