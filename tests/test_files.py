@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -77,6 +78,14 @@ def test_sealed_values_are_intact_until_they_are_changed():
     assert _files.is_intact(json.loads(json.dumps(sealed))) and _files.is_intact({"a": 1})
     assert not _files.is_intact({**sealed, "a": 2})
     assert not _files.is_intact({name: sealed[name] for name in ("a", "files")})
+
+
+def test_what_is_no_array_in_an_npz_file_is_an_error(tmp_path):
+    # NumPy returns the bytes of such an entry.
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("labels.npy", b"text")
+    with pytest.raises(ValueError, match="must be an npz file of plain arrays, and whole; labels is no array."):
+        _files.read_npz(tmp_path / "x.npz")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000])

@@ -123,16 +123,19 @@ def test_what_cannot_be_answered_is_refused(name):
 
 
 def test_wide_labels_are_refused_in_double_precision_too():
-    with jax.enable_x64(True):
-        enn = epi.attach(MLP(3, 4, (5,), key=KEY), num_classes=4, index_dim=3, priors=(), key=jr.fold_in(KEY, 1))
-        draws = epi.Draws.sample(enn.index, 5, key=jr.fold_in(KEY, 3))
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+        base = MLP(3, 4, (5,), key=jr.fold_in(KEY, 4))
+        enn = epi.attach(base, num_classes=4, index_dim=3, priors=(), key=jr.fold_in(KEY, 5))
+        draws = epi.Draws.sample(enn.index, 5, key=jr.fold_in(KEY, 6))
         message = r"`y` must hold classes from 0 to 3; got values from 0 to 4294967297."
         with pytest.raises(ValueError, match=message):
             predict.joint_log_prob(enn, jnp.ones((4, 3)), jnp.asarray(WIDE), draws)
         with pytest.raises(ValueError, match=message):
             metrics.accuracy(jnp.asarray(LOG_PROBS), jnp.asarray(WIDE))
         with pytest.raises(ValueError, match=message):
-            training.fit(enn, (jnp.ones((4, 3)), jnp.asarray(WIDE)), CrossEntropy(), num_steps=1, key=KEY)
+            training.fit(
+                enn, (jnp.ones((4, 3)), jnp.asarray(WIDE)), CrossEntropy(), num_steps=1, key=jr.fold_in(KEY, 7)
+            )
 
 
 def test_classes_are_compared_in_the_precision_given():

@@ -197,7 +197,7 @@ def test_a_record_of_another_version_is_computed_again(output, computed):
     said = []
     run(output, said)
     path = output.record("thm1", computed[1])
-    path.write_text(json.dumps({**json.loads(path.read_text()), "version": "0.0.1"}))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": "0.0.1", "checksum": ""}))
     run(output, said)
     assert computed[2:] == computed[1:2]
     assert "the record is of version 0.0.1" in said[-1]
@@ -335,7 +335,7 @@ def test_provenance_of_a_run_over_several_commits_lists_them(output, computed, c
     run(output, [])
     path = output.record("thm1", computed[0])
     content = json.loads(path.read_text())
-    path.write_text(json.dumps({**content, "provenance": {"seconds": 2.0, "commit": commit}}))
+    path.write_text(json.dumps({**content, "provenance": {"seconds": 2.0, "commit": commit}, "checksum": ""}))
     records = Records(output)
     found = results.origin(ENTRY, records)
     assert found.pop("fingerprint") == results.fingerprint(records.jobs(ENTRY))

@@ -102,8 +102,13 @@ def train_as_two(cache, folder, dying=None, when="never"):
     """Train in two processes, of which one may die; return how each ended, and what it said."""
     options = [[f"--die={when if number == dying else 'never'}"] for number in range(2)]
     processes = start_two(cache, folder, options)
-    # A survivor ends some seconds after the timeout of 10 s; that it ends at all is what is tested.
-    return [(process.communicate(timeout=300)[1], process.returncode) for process in processes]
+    try:
+        # A survivor ends some seconds after the timeout of 10 s; that it ends at all is what is tested.
+        return [(process.communicate(timeout=300)[1], process.returncode) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
 
 
 def state_of(folder):

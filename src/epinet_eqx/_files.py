@@ -88,7 +88,11 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     path = require_file(path)
     try:
         with open(path, "rb") as file, np.load(file) as content:
-            return dict(content)
+            arrays = dict(content)
+        # NumPy returns the bytes of an entry that does not begin as an array.
+        if strange := [name for name, value in arrays.items() if not isinstance(value, np.ndarray)]:
+            raise ValueError(f"{strange[0]} is no array")
+        return arrays
     # Damaged archives end in a dozen types of errors, of zipfile, zlib, and the parser of numpy's headers.
     except Exception as error:
         raise ValueError(f"{os.fspath(path)!r} must be an npz file of plain arrays, and whole; {error}.") from None

@@ -43,17 +43,18 @@ def _lines_until(path: pathlib.Path, step: int) -> list[str]:
     lines = path.read_text(errors="replace").splitlines()
     for number, line in enumerate(lines, start=1):
         try:
-            at = json.loads(line)["step"]
-            if not isinstance(at, int):
-                raise TypeError
-        except (ValueError, KeyError, TypeError, RecursionError):
+            record = json.loads(line)
+        except (ValueError, RecursionError):
             # A killed run may leave half a line at the end.
             if number == len(lines) and (line.startswith(_START) or _START.startswith(line)):
                 break
+            record = None
+        at = record.get("step") if isinstance(record, dict) else None
+        if not isinstance(at, int):
             raise ValueError(
                 f"`path` must be a new file, or one that `JsonlMetrics` wrote; line {number} of {str(path)!r} is not "
                 "one of its lines."
-            ) from None
+            )
         if at <= step:
             kept.append(line + "\n")
     return kept
