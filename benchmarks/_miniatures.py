@@ -76,7 +76,7 @@ def digit_losses(prior_scale: float = PRIOR_SCALE) -> dict[str, float]:
     loss = CrossEntropy(l2=1e-4)
     epinet: AbstractENN = attach(
         _make_network(base_key),
-        num_classes=10,
+        out_size=10,
         index_dim=INDEX_DIM,
         hidden=(15, 15),
         prior_scale=0.0,

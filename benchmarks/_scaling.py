@@ -49,7 +49,7 @@ def fit_exponent(sizes: Any, values: Any) -> float:
 def joint_loss(*, samples: int = 500, batch: int = 64, index_dim: int = 8, classes: int = 10) -> Program:
     """Return the streamed joint loss of an epinet of this size."""
     base = MLP(64, classes, (64,), key=jr.key(0))
-    enn = attach(base, num_classes=classes, index_dim=index_dim, key=jr.key(1))
+    enn = attach(base, out_size=classes, index_dim=index_dim, key=jr.key(1))
     x, y = jr.normal(jr.key(2), (batch, 64)), jnp.arange(batch, dtype=jnp.int32) % classes
 
     def evaluate(enn: AbstractENN, x: jax.Array, y: jax.Array, key: jax.Array) -> Any:

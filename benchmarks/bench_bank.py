@@ -36,7 +36,7 @@ def main() -> list[Ratio]:
             base.with_features, {"train": data}, folder, normalization=CIFAR10_NORMALIZATION, batch_size=BATCH_SIZE
         )
         stored = bank.as_batch("train")
-    attached = ft.partial(attach, num_classes=10, index_dim=INDEX_DIM, key=enn_key)
+    attached = ft.partial(attach, out_size=10, index_dim=INDEX_DIM, key=enn_key)
     optimizer = optax.sgd(0.1, momentum=0.9, nesterov=True)
 
     settings = {

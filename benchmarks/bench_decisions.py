@@ -59,7 +59,7 @@ def pool_memory() -> Ratio:
     """Return the temporary memory of scoring a large pool over that of a small one, its scores included."""
     base_key, epinet_key, index_key = named_keys(jr.key(0), "base", "epinet", "index")
     base = MLP(FEATURES, CLASSES, (50,), key=base_key)
-    enn = epi.attach(base, num_classes=CLASSES, index_dim=8, key=epinet_key)
+    enn = epi.attach(base, out_size=CLASSES, index_dim=8, key=epinet_key)
     draws = Draws.sample(enn.index, NUM_SAMPLES, key=index_key)
     batch_size = choose_batch_size(draws, CLASSES)
 

@@ -19,7 +19,7 @@ def main() -> list[Ratio]:
     """Return operations and time saved, and the largest relative difference of the outputs."""
     keys = jr.split(jr.key(0), 3)
     enn = epi.attach(
-        lambda x: (x[:CLASSES], x), num_classes=CLASSES, index_dim=INDEX_DIM, example=jnp.zeros(FEATURES), key=keys[0]
+        lambda x: (x[:CLASSES], x), out_size=CLASSES, index_dim=INDEX_DIM, example=jnp.zeros(FEATURES), key=keys[0]
     )
     enn = eqx.tree_at(lambda enn: enn.priors, enn, ())
     embeddings = jax.vmap(enn.embed)(jr.normal(keys[1], (BATCH, FEATURES)))

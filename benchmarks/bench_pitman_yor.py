@@ -39,7 +39,7 @@ def main() -> list[Ratio]:
     def base(x: jax.Array) -> tuple[jax.Array, jax.Array]:
         return x[:CLASSES], x
 
-    epinet = epi.attach(base, num_classes=CLASSES, index_dim=INDEX_DIM, example=jnp.zeros(FEATURES), key=keys[0])
+    epinet = epi.attach(base, out_size=CLASSES, index_dim=INDEX_DIM, example=jnp.zeros(FEATURES), key=keys[0])
     epinet = eqx.tree_at(lambda enn: enn.priors, epinet, ())
     x = jr.normal(keys[1], (BATCH, FEATURES))
     head = pitman_yor.attach(base, x, alpha=0.2, key=keys[2])

@@ -38,7 +38,7 @@ def main() -> list[Ratio]:
     """Return memory at M = 100,000 over M = 1000, and the time at M = 1000 over the limit measured in the same run."""
     keys = jr.split(jr.key(0), 3)
     enn = epi.attach(
-        lambda x: (x[:CLASSES], x), num_classes=CLASSES, index_dim=INDEX_DIM, example=jnp.zeros(FEATURES), key=keys[0]
+        lambda x: (x[:CLASSES], x), out_size=CLASSES, index_dim=INDEX_DIM, example=jnp.zeros(FEATURES), key=keys[0]
     )
     arrays, static = eqx.partition(enn, eqx.is_array)
     x, y = jr.normal(keys[1], (BATCH, FEATURES)), jnp.arange(BATCH)

@@ -24,7 +24,7 @@ def many(count, in_dim, num_classes, width, key):
 def epinet(in_dim, num_classes, width, key):
     prior = mlp_prior(in_dim, 3, num_classes, key=jr.fold_in(key, 1))
     base = network(in_dim, num_classes, width, key)
-    return epi.attach(base, num_classes=num_classes, index_dim=3, hidden=(5,), priors=(prior,), key=jr.fold_in(key, 2))
+    return epi.attach(base, out_size=num_classes, index_dim=3, hidden=(5,), priors=(prior,), key=jr.fold_in(key, 2))
 
 
 def linear_epinet(index):
@@ -39,7 +39,7 @@ def on_function(in_dim, num_classes, width, key):
     # A base without parameters, whose features are its input.
     base = FunctionNetwork(lambda x: (jnp.full(num_classes, jnp.sum(x)), x))
     return epi.attach(
-        base, num_classes=num_classes, index_dim=width, hidden=(), priors=(), example=jnp.zeros(in_dim), key=key
+        base, out_size=num_classes, index_dim=width, hidden=(), priors=(), example=jnp.zeros(in_dim), key=key
     )
 
 

@@ -19,7 +19,7 @@ IN_DIM, NUM_CLASSES = 3, 4
 def _attached(key, **options):
     base_key, key = jr.split(key)
     base = MLP(IN_DIM, NUM_CLASSES, (8,), feature_layers=(0, -1), key=base_key)
-    return epi.attach(base, num_classes=NUM_CLASSES, index_dim=5, hidden=(7, 6), key=key, **options)
+    return epi.attach(base, out_size=NUM_CLASSES, index_dim=5, hidden=(7, 6), key=key, **options)
 
 
 def _testbed(key):
@@ -36,7 +36,7 @@ def _images(key):
     # The conv prior reads images: this ENN sees its input as one row of pixels.
     enn = epi.attach(
         lambda x: base.with_features(x[0, 0]),
-        num_classes=NUM_CLASSES,
+        out_size=NUM_CLASSES,
         index_dim=5,
         priors=(prior,),
         example=jnp.zeros((1, 1, IN_DIM)),

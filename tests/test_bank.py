@@ -69,7 +69,7 @@ def test_epinet_from_the_bank_is_the_epinet_through_the_frozen_base(tmp_path, ge
     base_key, enn_key, fit_key = named_keys(getkey(), "base", "enn", "fit")
     base, source = make_base(base_key), make_data()["train"]
     bank = FeatureBank.open(build(base, tmp_path)._shards.path)
-    options = {"num_classes": 10, "index_dim": 3, "hidden": (5,), "key": enn_key}
+    options = {"out_size": 10, "index_dim": 3, "hidden": (5,), "key": enn_key}
     through_base = attach(base, example=jnp.asarray(source.x[0]), **options)
     from_bank = attach(stored_base, example=bank.example(), **options)
 

@@ -16,7 +16,7 @@ def affine(key):
 
 
 def test_parameters_are_split_into_trainable_and_frozen(getkey, optimized):
-    enn = epi.attach(affine(getkey()), num_classes=32, index_dim=5, key=getkey())
+    enn = epi.attach(affine(getkey()), out_size=32, index_dim=5, key=getkey())
     measured = cost(enn, jnp.zeros(64))
     learnable = epi.count_parameters(enn.learnable)
     assert measured.trainable_parameters == learnable
@@ -44,7 +44,7 @@ def test_particles_and_indices_are_counted(getkey, optimized):
 
 
 def test_the_contraction_is_cheaper_than_mapping_the_head(getkey, optimized):
-    enn = epi.attach(lambda x: (x[:50], x), num_classes=50, index_dim=10, example=jnp.zeros(64), key=getkey())
+    enn = epi.attach(lambda x: (x[:50], x), out_size=50, index_dim=10, example=jnp.zeros(64), key=getkey())
     single = cost(enn, jnp.zeros(64), batch_size=32).heads.flops
     many = cost(enn, jnp.zeros(64), batch_size=32, num_samples=100).heads.flops
     # One at a time, 100 indices cost 100 contractions per input; a batch shares them.

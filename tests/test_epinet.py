@@ -25,7 +25,7 @@ def make_epinet(key, *, freeze=True, hidden=(7, 6), index_dim=5, prior_scale=0.7
     prior = mlp_prior(3, index_dim, 4, scale=0.3, key=prior_key)
     return epi.attach(
         base,
-        num_classes=4,
+        out_size=4,
         index_dim=index_dim,
         hidden=hidden,
         priors=(prior,),
@@ -101,7 +101,7 @@ def test_base_is_evaluated_once_for_many_indices(getkey):
         calls.append(1)
         return x[:2], x
 
-    enn = epi.attach(base, num_classes=2, index_dim=3, example=jnp.zeros(4), key=getkey())
+    enn = epi.attach(base, out_size=2, index_dim=3, example=jnp.zeros(4), key=getkey())
     calls.clear()
     enn.heads(enn.embed(jnp.ones(4)), enn.index.sample_many(50, key=getkey()))
     assert len(calls) == 1
@@ -192,10 +192,10 @@ def test_attach_checks_its_arguments(getkey, as_user):
     key, x = getkey(), jnp.zeros(3)
     mlp = MLP(3, 4, (8,), key=getkey())
     cases = [
-        (dict(base=mlp, num_classes=0, index_dim=5), "`num_classes` must be a positive integer; got 0"),
-        (dict(base=mlp, num_classes=4, index_dim=0), "`index_dim` must be a positive integer; got 0"),
-        (dict(base=lambda x: (x, x), num_classes=3, index_dim=5), "`example` must be given"),
-        (dict(base=mlp, index_dim=5), "`example` or `num_classes` must be given"),
+        (dict(base=mlp, out_size=0, index_dim=5), "`out_size` must be a positive integer; got 0"),
+        (dict(base=mlp, out_size=4, index_dim=0), "`index_dim` must be a positive integer; got 0"),
+        (dict(base=lambda x: (x, x), out_size=3, index_dim=5), "`example` must be given"),
+        (dict(base=mlp, index_dim=5), "`example` or `out_size` must be given"),
         (dict(base=mlp, index_dim=5, params=x, example=x), "`params` must be left out .* got both for MLP"),
         (
             dict(base=mlp, index_dim=5, example=x, priors=(mlp_prior(2, 5, 4, key=getkey()),)),
@@ -208,13 +208,13 @@ def test_attach_checks_its_arguments(getkey, as_user):
         (dict(base=mlp, index_dim=5, example=x, priors=(mlp,)), r"`priors\[0\]` must be a `Prior`; got MLP"),
         (dict(base=mlp, index_dim=5, example=jnp.zeros(2)), r"`x` must have shape \(3,\); got \(2,\)"),
         (
-            dict(base=mlp, num_classes=5, index_dim=5, example=x),
-            "`num_classes` must be the number of outputs .*4; got 5",
+            dict(base=mlp, out_size=5, index_dim=5, example=x),
+            "`out_size` must be the number of outputs .*4; got 5",
         ),
-        (dict(base=lambda x: x, num_classes=3, index_dim=5, example=x), "`base` must return a pair"),
-        (dict(base=lambda x: (x, x[None]), num_classes=3, index_dim=5, example=x), "vector of features; got"),
-        (dict(base="mlp", num_classes=3, index_dim=5, example=x), "`base` must be callable; got str"),
-        (dict(base=epi.Frozen(mlp), num_classes=4, index_dim=5), "`base` must be the bare network"),
+        (dict(base=lambda x: x, out_size=3, index_dim=5, example=x), "`base` must return a pair"),
+        (dict(base=lambda x: (x, x[None]), out_size=3, index_dim=5, example=x), "vector of features; got"),
+        (dict(base="mlp", out_size=3, index_dim=5, example=x), "`base` must be callable; got str"),
+        (dict(base=epi.Frozen(mlp), out_size=4, index_dim=5), "`base` must be the bare network"),
     ]
     for arguments, message in cases:
         with pytest.raises(ValueError, match=message):

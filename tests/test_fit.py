@@ -100,7 +100,7 @@ def test_defaults_learn_two_classes(getkey):
     x = jr.normal(getkey(), (60, 2))
     y = (x[:, 0] * x[:, 1] > 0).astype(int)
     base = MLP(2, 2, (20,), feature_layers=(0, -1), key=getkey())
-    enn = attach(base, num_classes=2, index_dim=3, hidden=(10,), freeze=False, key=getkey())
+    enn = attach(base, out_size=2, index_dim=3, hidden=(10,), freeze=False, key=getkey())
     enn, _, history = fit(enn, (x, y), CrossEntropy(l2=1e-4), num_steps=600, progress=False, key=getkey())
     assert history.losses.shape == (600,)
     assert history.losses[-50:].mean() < 0.5 * history.losses[:50].mean()

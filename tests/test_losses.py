@@ -35,7 +35,7 @@ pytestmark = pytest.mark.once
 
 def make_epinet(key):
     base_key, key = jr.split(key)
-    return attach(MLP(3, 4, (6,), key=base_key), num_classes=4, index_dim=5, hidden=(7,), freeze=False, key=key)
+    return attach(MLP(3, 4, (6,), key=base_key), out_size=4, index_dim=5, hidden=(7,), freeze=False, key=key)
 
 
 def make_ensemble(key):
@@ -186,7 +186,7 @@ def test_weights_have_mean_and_variance_one(make, getkey):
 def test_squared_loss_is_that_of_equation_9(getkey):
     base_key, key = jr.split(getkey())
     base = MLP(3, 1, (6,), key=base_key)
-    enn = attach(base, num_classes=1, index_dim=5, hidden=(7,), freeze=False, key=key)
+    enn = attach(base, out_size=1, index_dim=5, hidden=(7,), freeze=False, key=key)
     noise_key, i = getkey(), jnp.array(17)
     loss = SquaredLoss(l2=0.1, noise_scale=0.7, key=noise_key)
     z, x = enn.index.sample(key=getkey()), jr.normal(getkey(), (3,))

@@ -40,7 +40,7 @@ def same(first, second):
 
 @pytest.fixture
 def epinet(getkey):
-    return epi.attach(MLP(3, 4, (8,), key=getkey()), num_classes=4, index_dim=3, hidden=(5,), key=getkey())
+    return epi.attach(MLP(3, 4, (8,), key=getkey()), out_size=4, index_dim=3, hidden=(5,), key=getkey())
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from epinet_eqx.networks import MLP
 @pytest.fixture
 def enn(getkey):
     base = MLP(3, 4, (8,), key=getkey())
-    return attach(base, num_classes=4, index_dim=5, key=getkey())
+    return attach(base, out_size=4, index_dim=5, key=getkey())
 
 
 def test_mean_over_mirrored_indices_is_the_base(enn, getkey):

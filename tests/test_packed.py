@@ -114,7 +114,7 @@ def test_an_epinet_trains_on_a_bank(tmp_path, getkey):
     splits, linear = make_splits()
     pack_bank(tmp_path / "bank", splits, linear=linear)
     bank = PackedBank(tmp_path / "bank")
-    enn = attach(stored_base, num_classes=5, index_dim=3, example=bank.example(), key=getkey())
+    enn = attach(stored_base, out_size=5, index_dim=3, example=bank.example(), key=getkey())
     result = fit(enn, bank.as_batch("train"), CrossEntropy(), num_steps=2, progress=False, key=getkey())
     assert bool(jnp.all(jnp.isfinite(result.enn.head(result.enn.embed(bank.example()), jnp.ones(3)))))
 

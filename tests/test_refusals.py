@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.once, pytest.mark.usefixtures("as_user")]
 
 KEY = jr.key(0)
 BASE = MLP(3, 4, (5,), key=KEY)
-ENN = epi.attach(BASE, num_classes=4, index_dim=3, priors=(), key=jr.fold_in(KEY, 1))
+ENN = epi.attach(BASE, out_size=4, index_dim=3, priors=(), key=jr.fold_in(KEY, 1))
 PARTICLES = bayes.Ensemble(eqx.filter_vmap(lambda key: MLP(3, 4, (5,), key=key))(jr.split(jr.fold_in(KEY, 2), 3)))
 DRAWS = epi.Draws.sample(ENN.index, 5, key=jr.fold_in(KEY, 3))
 X, Y = jnp.ones((4, 3)), np.arange(4)
@@ -125,7 +125,7 @@ def test_what_cannot_be_answered_is_refused(name):
 def test_wide_labels_are_refused_in_double_precision_too():
     with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
         base = MLP(3, 4, (5,), key=jr.fold_in(KEY, 4))
-        enn = epi.attach(base, num_classes=4, index_dim=3, priors=(), key=jr.fold_in(KEY, 5))
+        enn = epi.attach(base, out_size=4, index_dim=3, priors=(), key=jr.fold_in(KEY, 5))
         draws = epi.Draws.sample(enn.index, 5, key=jr.fold_in(KEY, 6))
         message = r"`y` must hold classes from 0 to 3; got values from 0 to 4294967297."
         with pytest.raises(ValueError, match=message):

@@ -55,7 +55,7 @@ def lab(banks, monkeypatch):
 def test_scores_are_the_losses_of_the_library(lab):
     data = lab.bank("first").as_batch("val")
     example = {name: leaf[0] for name, leaf in data.x.items()}
-    enn = attach(stored_base, num_classes=5, index_dim=3, example=example, key=jr.key(1))
+    enn = attach(stored_base, out_size=5, index_dim=3, example=example, key=jr.key(1))
     draws = Draws.sample(enn.index, 4, key=jr.key(2))
     zs = draws.take(4, 0)
     marginal, joint = score(epinet_outputs(enn, zs), data, (1.0,)).at(0, (4,))

@@ -71,7 +71,7 @@ def test_no_digit_of_a_test_image_is_seen_before(protocol):
 @pytest.mark.parametrize("kind", ["epinet", "dropout"])
 def test_counted_operations_are_those_of_the_library(kind, getkey):
     if kind == "epinet":
-        enn = attach(MLP(6, 3, (5,), key=getkey()), num_classes=3, index_dim=2, key=getkey())
+        enn = attach(MLP(6, 3, (5,), key=getkey()), out_size=3, index_dim=2, key=getkey())
     else:
         enn = dropout_mlp(6, 3, (5,), key=getkey())
     _, counts = image_scores._cost(enn, jnp.zeros(6), [10, 40])

@@ -157,7 +157,7 @@ def test_losses_are_those_of_the_library(getkey):
     x = {"logits": np.asarray(jr.normal(getkey(), (14, 3))), "features": np.asarray(jr.normal(getkey(), (14, 4)))}
     y = np.asarray(jr.randint(getkey(), (14,), 0, 3))
     example = {name: jnp.asarray(leaf[0]) for name, leaf in x.items()}
-    enn = attach(stored_base, num_classes=3, index_dim=2, example=example, key=getkey())
+    enn = attach(stored_base, out_size=3, index_dim=2, example=example, key=getkey())
     key = getkey()
     found = losses(
         Outputs(enn, enn.index.sample_many(30, key=key)),
@@ -288,7 +288,7 @@ def test_error_over_pairs_does_not_fall_with_the_number_of_bases():
 
 def test_cold_recipe_costs_less_than_a_fifth_of_a_particle(getkey):
     example = {"logits": jnp.zeros(10), "features": jnp.zeros(64)}
-    enn = attach(stored_base, num_classes=10, index_dim=COLD.index_dim, example=example, key=getkey())
+    enn = attach(stored_base, out_size=10, index_dim=COLD.index_dim, example=example, key=getkey())
     assert count_parameters(enn) == 2 * 14_450
     network, _ = cifar_resnet(20, key=getkey())
     particle = sum(layer.weight.size for layer in named_layers(network, "cifar").values())

@@ -229,7 +229,7 @@ def test_an_epinet_on_frozen_statistics(getkey, tmp_path):
     fixed = with_statistics(network, state)
     mask = epi.trainable_mask(fixed)
     assert not any(jax.tree.leaves(mask.state)) and mask.network.stem.conv.weight
-    enn = epi.attach(fixed, num_classes=10, index_dim=3, key=getkey())
+    enn = epi.attach(fixed, out_size=10, index_dim=3, key=getkey())
     samples = epi.predict.sample(enn, x, epi.Draws.sample(enn.index, 2, key=getkey())).outputs
     assert samples.shape == (2, 4, 10)
     epi.save(tmp_path / "enn.safetensors", enn)

@@ -17,7 +17,7 @@ def build(config):
     key = jr.key(config.get("seed", 0))
     base = MLP(3, 4, (8,), key=jr.fold_in(key, 0))
     prior = mlp_prior(3, config["index_dim"], 4, key=jr.fold_in(key, 1))
-    return epi.attach(base, num_classes=4, index_dim=config["index_dim"], priors=(prior,), key=jr.fold_in(key, 2))
+    return epi.attach(base, out_size=4, index_dim=config["index_dim"], priors=(prior,), key=jr.fold_in(key, 2))
 
 
 @pytest.fixture

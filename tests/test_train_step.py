@@ -42,7 +42,7 @@ def assert_close(one, other, tolerance):
 
 def make_epinet(key):
     base_key, key = jr.split(key)
-    return attach(MLP(4, 3, (8,), key=base_key), num_classes=3, index_dim=2, hidden=(5,), key=key)
+    return attach(MLP(4, 3, (8,), key=base_key), out_size=3, index_dim=2, hidden=(5,), key=key)
 
 
 def make_batch(num_examples=8):
@@ -162,7 +162,7 @@ def stateful(key, dtype):
 def trunk(key, dtype):
     trunk_key, base_key, enn_key = jr.split(key, 3)
     network, statistics = toy_network(key=trunk_key)
-    enn = attach(MLP(8, 3, (), feature_layers=(0,), key=base_key), num_classes=3, index_dim=2, hidden=(5,), key=enn_key)
+    enn = attach(MLP(8, 3, (), feature_layers=(0,), key=base_key), out_size=3, index_dim=2, hidden=(5,), key=enn_key)
     return TrunkObjective(CrossEntropy(l2=1e-2), num_index_samples=4, compute_dtype=dtype), (network, enn), statistics
 
 

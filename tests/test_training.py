@@ -133,7 +133,7 @@ def test_full_batch_is_gradient_descent(getkey):
 
 def test_weight_decay_and_penalty_leave_frozen_parts_bit_identical(getkey):
     base = MLP(3, 4, (6,), key=getkey())
-    enn = attach(base, num_classes=4, index_dim=3, hidden=(5,), key=getkey())
+    enn = attach(base, out_size=4, index_dim=3, hidden=(5,), key=getkey())
     optimizer = optax.adamw(1e-2, weight_decay=0.5)
     data = Batch.of(jr.normal(getkey(), (8, 3)), jnp.arange(8) % 4)
     loop = compiled(CrossEntropy(l2=1.0), 5, UniformBatches(4), optimizer)
@@ -316,7 +316,7 @@ def test_losses_of_twenty_steps_are_pinned():
     x = jnp.stack([jnp.linspace(-1, 1, 16), jnp.linspace(0, 1, 16) ** 2, jnp.ones(16)], axis=1)
     data = Batch.of(x, (jnp.arange(16) * 7) % 3)
     base_key, enn_key, train_key = jr.split(jr.key(2), 3)
-    enn = attach(MLP(3, 3, (8,), key=base_key), num_classes=3, index_dim=4, hidden=(6,), freeze=False, key=enn_key)
+    enn = attach(MLP(3, 3, (8,), key=base_key), out_size=3, index_dim=4, hidden=(6,), freeze=False, key=enn_key)
     optimizer = optax.adam(1e-2)
     loop = compiled(CrossEntropy(l2=1e-3), 20, UniformBatches(8), optimizer, num_index_samples=4)
     _, losses = loop(init_state(enn, optimizer, key=train_key), data)

@@ -21,7 +21,7 @@ TRIPS = SAMPLES // CHUNK
 def make_epinet(value: float) -> AbstractENN:
     """Return the epinet, with this prior scale."""
     base = MLP(INPUTS, CLASSES, (64, 64), feature_layers=(-1,), key=jr.key(0))
-    return attach(base, num_classes=CLASSES, index_dim=INDEX_DIM, prior_scale=value, key=jr.key(1))
+    return attach(base, out_size=CLASSES, index_dim=INDEX_DIM, prior_scale=value, key=jr.key(1))
 
 
 def _inputs(value: float) -> jax.Array:

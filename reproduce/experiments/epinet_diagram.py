@@ -32,7 +32,7 @@ def make_epinet(config: EpinetDiagram, *, key: PRNGKeyArray) -> Epinet:
     )
     return attach(
         base,
-        num_classes=config.num_classes,
+        out_size=config.num_classes,
         index_dim=config.index_dim,
         hidden=config.epinet_hidden,
         prior_scale=config.prior_scale,

@@ -49,7 +49,7 @@ def epinet_of(config: CountedCosts, *, key: PRNGKeyArray) -> Epinet:
     conv = Reads(NetworkEnsemble(member, recipe.index_dim, key=conv_key), "input")
     return attach(
         base,
-        num_classes=config.num_classes,
+        out_size=config.num_classes,
         index_dim=recipe.index_dim,
         hidden=recipe.hidden,
         prior_scale=jnp.asarray(recipe.matched_scale),

@@ -126,7 +126,7 @@ class Lab:
         conv = Reads(NetworkEnsemble(member, recipe.index_dim, key=prior_key), "input")
         return attach(
             base,
-            num_classes=num_classes,
+            out_size=num_classes,
             index_dim=recipe.index_dim,
             hidden=recipe.hidden,
             prior_scale=jnp.asarray(recipe.matched_scale),

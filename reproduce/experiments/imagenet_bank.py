@@ -196,7 +196,7 @@ def train(data: Batch, recipe: Recipe, *, key: PRNGKeyArray) -> Epinet:
     build_key, fit_key = named_keys(key, "build", "fit")
     enn = attach(
         stored_base,
-        num_classes=data.x["logits"].shape[-1],
+        out_size=data.x["logits"].shape[-1],
         index_dim=recipe.index_dim,
         hidden=recipe.hidden,
         prior_scale=recipe.prior_scale,
@@ -337,7 +337,7 @@ def epinet_rows(lab: Lab, name: str, recipe: Recipe, *, fitted_on: str = "val", 
         else:
             enn = attach(
                 stored_base,
-                num_classes=bank.num_classes,
+                out_size=bank.num_classes,
                 index_dim=recipe.index_dim,
                 hidden=recipe.hidden,
                 prior_scale=recipe.prior_scale,

@@ -182,7 +182,7 @@ class Lab:
             priors = (Prior(basis, conv_scale),) if first.conv_scale > 0 else ()
             return attach(
                 stored_base,
-                num_classes=_NUM_CLASSES,
+                out_size=_NUM_CLASSES,
                 index_dim=first.index_dim,
                 example=example,
                 hidden=first.hidden,

@@ -64,7 +64,7 @@ class FeatureBank:
     An epinet on `stored_base` trained from a bank equals the one trained through the base:
 
         bank = FeatureBank.build(base.with_features, {"train": train, "test": test}, "bank")
-        enn = attach(stored_base, num_classes=10, index_dim=20, example=bank.example(), key=key)
+        enn = attach(stored_base, out_size=10, index_dim=20, example=bank.example(), key=key)
         result = fit(enn, bank.as_batch("train"), CrossEntropy(), num_steps=1000, key=key)
         enn = eqx.tree_at(lambda enn: enn.base, result.enn, Frozen(base))
     """

@@ -42,7 +42,7 @@ def attach(
     base: Callable[..., Any],
     *,
     index_dim: int,
-    num_classes: int | None = None,
+    out_size: int | None = None,
     params: PyTree = None,
     features: Callable[..., Any] | None = None,
     example: PyTree[Array] | None = None,
@@ -65,7 +65,7 @@ def attach(
     Args:
         base: maps one example to the pair `(output, features)`, or to the output alone if `features` is given.
         index_dim: dimension of the epistemic index.
-        num_classes: number of logits (or of regression outputs); not needed with `example`.
+        out_size: number of outputs: classes, or numbers of a regression; inferred from `example`.
         params: parameters of `base`, any tree of arrays; `base` is then called as `base(params, x)`.
         features: maps one example to the feature vector that the epinet reads, with the same arguments as `base`. Not
             needed if `base` is a network of this library or returns `(output, features)`.
@@ -81,8 +81,8 @@ def attach(
     Returns:
         An ENN.
     """
-    if num_classes is not None:
-        check_positive("num_classes", num_classes)
+    if out_size is not None:
+        check_positive("out_size", out_size)
     check_positive("index_dim", index_dim)
     for number, prior in enumerate(priors):
         if not isinstance(prior, Prior):
@@ -92,14 +92,14 @@ def attach(
     if example is not None:
         output, seen = trace_base(network, example)
         found = _vector_size("outputs", output)
-        if num_classes not in (None, found):
-            raise ValueError(f"`num_classes` must be the number of outputs of `base`, {found}; got {num_classes}.")
-        num_classes, feature_dim = found, _vector_size("features", seen)
+        if out_size not in (None, found):
+            raise ValueError(f"`out_size` must be the number of outputs of `base`, {found}; got {out_size}.")
+        out_size, feature_dim = found, _vector_size("features", seen)
         x = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), jax.tree.map(jnp.asarray, example))
         for number, prior in enumerate(priors):
-            _check_prior(f"priors[{number}]", prior, x, seen, index, num_classes)
-    elif num_classes is None:
-        raise ValueError("`example` or `num_classes` must be given, to know the number of outputs; got neither.")
+            _check_prior(f"priors[{number}]", prior, x, seen, index, out_size)
+    elif out_size is None:
+        raise ValueError("`example` or `out_size` must be given, to know the number of outputs; got neither.")
     elif network.feature_dim is None:
         raise ValueError("`example` must be given for a base that does not know its feature dimension; got None.")
     else:
@@ -107,9 +107,7 @@ def attach(
     # Paper: Glorot initialization (Section 4.1); here: by default the truncated normal of the authors' code, because
     # the scale of a matched prior means nothing under Glorot (docs/deviations.md).
     learnable_key, prior_key = named_keys(key, "learnable", "prior")
-    learnable = MLPEpinet(
-        feature_dim, index_dim, num_classes, hidden=hidden, initializer=initializer, key=learnable_key
-    )
+    learnable = MLPEpinet(feature_dim, index_dim, out_size, hidden=hidden, initializer=initializer, key=learnable_key)
     matched = matched_prior(learnable, scale=prior_scale, initializer=initializer, key=prior_key)
     return Epinet(
         base=Frozen(network) if freeze else network,
