@@ -141,17 +141,23 @@ def test_theorem_2_is_tight_for_small_divergences():
     assert lost <= shortfall_bound(truth, prediction) <= 1.01 * lost
 
 
+def test_theorem_2_scales_with_the_range_of_the_rewards():
+    # The tight example above with rewards from -30 to 70: bound and shortfall grow by the same factor.
+    delta = 0.01
+    truth, prediction = jnp.array([0.5 + delta, 0.5 - delta]), jnp.array([0.5 - 1e-5, 0.5 + 1e-5])
+    lost = shortfall(100 * jnp.eye(2) - 30, truth, prediction)
+    np.testing.assert_allclose(lost, 100 * 2 * delta, rtol=1e-4)
+    assert shortfall_bound(truth, prediction) < lost <= shortfall_bound(truth, prediction, width=100.0) <= 1.01 * lost
+    with pytest.raises(ValueError, match="`width` must be finite and at least 0; got -1.0"):
+        shortfall_bound(truth, prediction, width=-1.0)
+
+
 @pytest.mark.parametrize(
     ("rewards", "probs", "message"),
     [
         (jnp.zeros((0, 2)), jnp.array([0.5, 0.5]), "`rewards` must hold at least one action"),
         (jnp.zeros((3, 2)), jnp.ones(3) / 3, "`joint_probs` must have the shape of `rewards` without its first axis"),
-        (
-            jnp.full((3, 2), 1.5),
-            jnp.array([0.5, 0.5]),
-            "`rewards` must lie between 0 and 1; got values from 1.5 to 1.5",
-        ),
-        (jnp.full((3, 2), jnp.nan), jnp.array([0.5, 0.5]), "`rewards` must lie between 0 and 1"),
+        (jnp.full((3, 2), jnp.nan), jnp.array([0.5, 0.5]), "`rewards` must be finite; got 6 non-finite of 6"),
         (jnp.zeros((3, 2)), jnp.array([0.5, 0.2]), "`joint_probs` must add up to one; got a sum of 0.7"),
         (jnp.zeros((3, 2)), jnp.array([1.5, -0.5]), "`joint_probs` must not be negative"),
     ],
@@ -169,9 +175,11 @@ def test_bad_samples_and_choices_are_named():
         expected_rewards_from_samples(lambda y: jnp.zeros(()), labels)
     with pytest.raises(ValueError, match="`reward_fn` must return a vector"):
         expected_rewards_from_samples(lambda y: jnp.zeros(0), labels)
-    with pytest.raises(RuntimeError, match="must lie between 0 and 1"):
+    with pytest.raises(ValueError, match="`reward_fn.labels.` must be finite; got 2 non-finite of 2"):
+        expected_rewards_from_samples(lambda _: jnp.array([jnp.inf, -jnp.inf]), labels)
+    with pytest.raises(RuntimeError, match="must be finite"):
         jax.block_until_ready(
-            eqx.filter_jit(lambda y: expected_rewards_from_samples(lambda _: jnp.full(2, 2.0), y))(labels)
+            eqx.filter_jit(lambda y: expected_rewards_from_samples(lambda _: jnp.full(2, jnp.nan), y))(labels)
         )
     with pytest.raises(ValueError, match="`expected` must hold at least one action"):
         best_actions(jnp.zeros(0))
@@ -184,5 +192,5 @@ def test_bad_samples_and_choices_are_named():
 
 
 def test_a_wrong_table_is_noticed_inside_a_compiled_program():
-    with pytest.raises(RuntimeError, match="must lie between 0 and 1"):
-        jax.block_until_ready(eqx.filter_jit(expected_rewards)(jnp.full((3, 2), 1.5), jnp.array([0.5, 0.5])))
+    with pytest.raises(RuntimeError, match="must be finite"):
+        jax.block_until_ready(eqx.filter_jit(expected_rewards)(jnp.full((3, 2), jnp.inf), jnp.array([0.5, 0.5])))

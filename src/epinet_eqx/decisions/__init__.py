@@ -8,10 +8,13 @@ choice = choose_set(any_success, labels, 3)
 ```
 """
 
+from ._choose_set import Improvement as Improvement
 from ._choose_set import SetChoice as SetChoice
 from ._choose_set import any_success as any_success
 from ._choose_set import as_independent as as_independent
 from ._choose_set import choose_set as choose_set
+from ._choose_set import holds_best as holds_best
+from ._choose_set import largest_outcome as largest_outcome
 from ._choose_set import set_reward as set_reward
 from ._rewards import best_actions as best_actions
 from ._rewards import choice_probs as choice_probs
@@ -22,3 +25,7 @@ from ._rewards import joint_kl as joint_kl
 from ._rewards import sample_labels as sample_labels
 from ._rewards import shortfall as shortfall
 from ._rewards import shortfall_bound as shortfall_bound
+from ._values import expected_improvement as expected_improvement
+from ._values import optimality_probs as optimality_probs
+from ._values import quantile_values as quantile_values
+from ._values import sample_values as sample_values

@@ -11,12 +11,6 @@ def _found(values: Float[Array, "..."], wrong: Bool[Array, ""]) -> str:
     return "" if is_traced(wrong) else f"; got values from {float(jnp.min(values)):g} to {float(jnp.max(values)):g}"
 
 
-def check_unit_interval(name: str, values: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Return `values`, which must lie between 0 and 1."""
-    wrong = ~jnp.all((values >= 0) & (values <= 1))
-    return require(values, wrong, f"`{name}` must lie between 0 and 1{_found(values, wrong)}.")
-
-
 def check_distribution(name: str, probs: Float[Array, "..."]) -> Float[Array, "..."]:
     """Return `probs`, which must be a table of at least one non-negative number that add up to one."""
     if probs.size == 0:

@@ -8,12 +8,12 @@ import jax.random as jr
 import jax.scipy.special as jsp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from .._checks import check_finite, num_examples
+from .._checks import check_finite, check_scalar, num_examples
 from .._draws import Draws
 from .._enn import AbstractENN
 from .._keys import named_keys
 from ..predict import sample
-from ._checks import check_actions, check_distribution, check_unit_interval
+from ._checks import check_actions, check_distribution
 
 _CHUNK = 64
 
@@ -24,7 +24,7 @@ def expected_rewards(
     r"""Return $\sum_{y_{1:\tau}} P(y_{1:\tau}) \, r(a, y_{1:\tau})$ for each action.
 
     Args:
-        rewards: $r(a, y_{1:\tau})$ between 0 and 1; the first axis is the action, then one axis per label.
+        rewards: $r(a, y_{1:\tau})$; the first axis is the action, then one axis per label.
         joint_probs: the joint distribution of the labels, one axis per label: `jnp.exp` of `predict.joint_log_probs`.
     """
     check_actions("rewards", rewards)
@@ -33,7 +33,7 @@ def expected_rewards(
             f"`joint_probs` must have the shape of `rewards` without its first axis, {rewards.shape[1:]}; "
             f"got {joint_probs.shape}."
         )
-    rewards = check_unit_interval("rewards", rewards)
+    rewards = check_finite("rewards", rewards)
     joint_probs = check_distribution("joint_probs", joint_probs)
     return rewards.reshape(rewards.shape[0], -1) @ joint_probs.reshape(-1)
 
@@ -62,7 +62,7 @@ def expected_rewards_from_samples(
     The sum runs over chunks of samples, so the memory does not grow with their number.
 
     Args:
-        reward_fn: maps one combination $y_{1:\tau}$ to the rewards, between 0 and 1, of all actions.
+        reward_fn: maps one combination $y_{1:\tau}$ to the rewards of all actions.
         labels: combinations, for instance from `sample_labels`.
     """
     if labels.ndim != 2 or labels.size == 0:
@@ -73,14 +73,15 @@ def expected_rewards_from_samples(
         raise ValueError(f"`reward_fn` must return a vector with the reward of each action; got shape {out.shape}.")
 
     def total(chunk: Int[Array, "chunk tau"]) -> Float[Array, " actions"]:
-        return jnp.sum(check_unit_interval("reward_fn(labels)", rewards_of(chunk)), axis=0)
+        return jnp.sum(rewards_of(chunk), axis=0)
 
     num_samples, tau = labels.shape
     split = num_samples - num_samples % _CHUNK
     chunks = labels[:split].reshape(-1, _CHUNK, tau)
     start = jnp.zeros(out.shape, out.dtype) if split == num_samples else total(labels[split:])
     summed, _ = jax.lax.scan(lambda so_far, chunk: (so_far + total(chunk), None), start, chunks)
-    return summed / num_samples
+    # A sum is finite only if every reward is.
+    return check_finite("reward_fn(labels)", summed / num_samples)
 
 
 def best_actions(expected: Float[Array, " actions"], *, tolerance: float = 1e-5) -> Bool[Array, " actions"]:
@@ -148,7 +149,7 @@ def shortfall(
     The agent chooses uniformly among the actions that are best under its prediction; ties within `tolerance`.
 
     Args:
-        rewards: $r(a, y_{1:\tau})$ between 0 and 1; the first axis is the action, then one axis per label.
+        rewards: $r(a, y_{1:\tau})$; the first axis is the action, then one axis per label.
         joint_probs: the true distribution $P_{1:\tau}$ of the labels.
         predicted_probs: the prediction $\hat P_{1:\tau}$.
         tolerance: predicted rewards this close to the largest count as ties.
@@ -158,6 +159,18 @@ def shortfall(
     return jnp.max(earned) - choice @ earned
 
 
-def shortfall_bound(joint_probs: Float[Array, "..."], predicted_probs: Float[Array, "..."]) -> Float[Array, ""]:
-    r"""Return $\sqrt{2 \, \mathrm{KL}(P_{1:\tau} \| \hat P_{1:\tau})}$, a bound on every shortfall (Theorem 2)."""
-    return jnp.sqrt(2 * joint_kl(joint_probs, predicted_probs))
+def shortfall_bound(
+    joint_probs: Float[Array, "..."],
+    predicted_probs: Float[Array, "..."],
+    *,
+    width: float | Float[Array, ""] = 1.0,
+) -> Float[Array, ""]:
+    r"""Return $w \sqrt{2 \, \mathrm{KL}(P_{1:\tau} \| \hat P_{1:\tau})}$, a bound on every shortfall (Theorem 2).
+
+    Args:
+        joint_probs: the true distribution $P_{1:\tau}$ of the labels.
+        predicted_probs: the prediction $\hat P_{1:\tau}$.
+        width: $w$, the largest reward minus the smallest: 1 for rewards between 0 and 1, the case of the theorem.
+    """
+    width = check_scalar("width", jnp.asarray(width, dtype=float), minimum=0.0)
+    return width * jnp.sqrt(2 * joint_kl(joint_probs, predicted_probs))
