@@ -1,6 +1,7 @@
 """ENNs made of an ENN: with other outputs, with a prior, on a trunk."""
 
 from ._outputs import AbstractWrapper as AbstractWrapper
+from ._outputs import BradleyTerry as BradleyTerry
 from ._outputs import ClassProbs as ClassProbs
 from ._outputs import InPrecision as InPrecision
 from ._outputs import Marginalized as Marginalized

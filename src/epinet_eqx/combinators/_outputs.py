@@ -96,6 +96,35 @@ class WithNoiseScale(AbstractWrapper):
         return jnp.concatenate([means, jnp.broadcast_to(self.log_scale, means.shape)], axis=1)
 
 
+class BradleyTerry(AbstractWrapper):
+    r"""A reward model as a classifier of comparisons: $\hat P(a \succ b) = \mathrm{sigmoid}(r(a, z) - r(b, z))$.
+
+    An input is a comparison, the options stacked along a leading axis; the outputs are their rewards, and the target is
+    the position of the preferred one. The softmax of two rewards is the sigmoid of their difference (Bradley and Terry,
+    1952); among more options it is Luce's choice. So `CrossEntropy`, `fit`, metrics and acquisition functions apply to
+    comparisons as to any classification, and `enn` is the trained reward model. Rewards are known up to a constant.
+    """
+
+    enn: AbstractENN
+
+    def __init__(self, enn: AbstractENN):
+        """Initialize with the ENN of the reward, which has one output."""
+        self.enn = enn
+
+    def embed(self, x: PyTree[Array]) -> PyTree[Array]:
+        """Return the embedding of each option."""
+        return jax.vmap(self.enn.embed)(x)
+
+    def heads(
+        self, embedding: PyTree[Array], zs: PyTree[Shaped[Array, "samples ..."]]
+    ) -> Float[Array, "samples options"]:
+        """Return the rewards of the options, all at the same indices."""
+        rewards = jax.vmap(lambda option: self.enn.heads(option, zs), out_axes=1)(embedding)
+        if rewards.shape[2] != 1:
+            raise ValueError(f"`enn` must have one output, the reward of an option; got {rewards.shape[2]}.")
+        return rewards[:, :, 0]
+
+
 class Marginalized(AbstractENN):
     r"""Outputs $\ln \frac{1}{S} \sum_s \mathrm{softmax}(f_\theta(x, z_s))$: a classifier's average prediction.
 

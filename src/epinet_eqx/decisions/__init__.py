@@ -6,6 +6,12 @@ A set under a reward of the whole, chosen by coherent samples, one index for all
 labels = sample_labels(enn, candidates, draws, key=key)
 choice = choose_set(any_success, labels, 3)
 ```
+
+Two responses to compare next, by coherent samples of a reward model, each at an index of its own:
+
+```python
+pair = thompson_duel(sample_values(reward, responses, draws))
+```
 """
 
 from ._choose_set import Improvement as Improvement
@@ -16,6 +22,10 @@ from ._choose_set import choose_set as choose_set
 from ._choose_set import holds_best as holds_best
 from ._choose_set import largest_outcome as largest_outcome
 from ._choose_set import set_reward as set_reward
+from ._preferences import best_of_n as best_of_n
+from ._preferences import infomax_duel as infomax_duel
+from ._preferences import preference_probs as preference_probs
+from ._preferences import thompson_duel as thompson_duel
 from ._rewards import best_actions as best_actions
 from ._rewards import choice_probs as choice_probs
 from ._rewards import choose_action as choose_action

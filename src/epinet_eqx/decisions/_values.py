@@ -39,11 +39,13 @@ def sample_values(
     return jax.vmap(jax.vmap(value))(sample(enn, x, draws).outputs)
 
 
-def check_values(values: Float[Array, "samples candidates"]) -> Float[Array, "samples candidates"]:
+def check_values(
+    values: Float[Array, "samples candidates"], name: str = "values"
+) -> Float[Array, "samples candidates"]:
     """Return joint samples, which must be finite and neither without samples nor without candidates."""
     if values.ndim != 2 or values.size == 0:
-        raise ValueError(f"`values` must have shape (samples, candidates) and not be empty; got {values.shape}.")
-    return check_finite("values", values)
+        raise ValueError(f"`{name}` must have shape (samples, candidates) and not be empty; got {values.shape}.")
+    return check_finite(name, values)
 
 
 def expected_improvement(
