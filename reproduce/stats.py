@@ -263,6 +263,9 @@ class Totals:
 SEEDS = Paired(of_ratios=True)
 """Seeds of an image protocol, or of a bandit."""
 
+BLOCKS = Paired(by=("block",), within=("seed",), of_ratios=True)
+"""Blocks of test images of a shipped bank; seeds are averaged over first."""
+
 PROBLEMS = Paired(by=("problem",), strata=("input_dim", "data_ratio", "temperature"))
 """Problems of the Neural Testbed: the seeds of several settings."""
 
