@@ -145,12 +145,14 @@ def outputs(config: EnnRabbitDuck, *, key: PRNGKeyArray) -> list[Row]:
     rows: list[Row] = []
     curve = np.linspace(-config.z_max, config.z_max, config.num_points)
     zs = jnp.asarray(np.concatenate([curve, config.table_indices]), dtype=float)[:, None]
-    for name, enn in make_enns(config.logit_gap, SignIndex()).items():
+    exact_enns = make_enns(config.logit_gap, SignIndex())
+    for name, enn in make_enns(config.logit_gap, GaussianIndex(1)).items():
         probs = np.asarray(jax.nn.softmax(predict.sample(enn, drawings(1), Draws.given(enn.index, zs)).outputs))[:, 0]
         for z, prob in zip(curve, probs[: config.num_points], strict=True):
             rows.append({"enn": name, "kind": "curve", "z": z, "probability": prob[0]})
         for z, prob in zip(config.table_indices, probs[config.num_points :], strict=True):
             rows += _cells({"enn": name, "kind": "at z", "z": z}, prob[:, None] * prob[None, :])
-        _, joint = _tables(enn, Draws.all(enn.index))
+        exact = exact_enns[name]
+        _, joint = _tables(exact, Draws.all(exact.index))
         rows += _cells({"enn": name, "kind": "integral"}, joint)
     return rows
