@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree
 
 from .._checks import check_positive
 from .._init import Initializer, truncated_normal
@@ -45,7 +45,7 @@ def attach(
     out_size: int | None = None,
     params: PyTree = None,
     features: Callable[..., Any] | None = None,
-    example: PyTree[Array] | None = None,
+    example: PyTree[ArrayLike] | None = None,
     hidden: tuple[int, ...] = (50,),
     prior_scale: float | Float[Array, ""] = 1.0,
     priors: tuple[Prior, ...] = (),
