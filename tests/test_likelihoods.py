@@ -66,7 +66,12 @@ def test_targets_that_a_likelihood_cannot_have_are_named():
         (Bernoulli(), jnp.zeros((1, 3), int), 2, r"`y` must hold 2 zeros and ones per example; got shape \(1, 3\)"),
         (Poisson(), jnp.array([[1, -1]]), 2, "`y` must hold counts only"),
         (Poisson(), jnp.array([0.5]), 1, "`y` must hold counts only"),
-        (LearnedGaussian(), jnp.zeros((1, 2)), 3, "must be means and log-scales; got 3"),
+        (
+            LearnedGaussian(),
+            jnp.zeros((1, 2)),
+            3,
+            "must have a multiple of 2 outputs for a `LearnedGaussian` likelihood, .*; got 3",
+        ),
         (LearnedGaussian(), jnp.zeros((1, 4)), 4, "`y` must hold 2 floating-point outputs per example"),
         (Gaussian(1.0), jnp.zeros((1, 2), int), 2, "`y` must hold 2 floating-point outputs per example"),
     ]

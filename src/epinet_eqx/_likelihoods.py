@@ -8,30 +8,79 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
-from ._checks import check_finite, check_labels, check_scalar, require
+from ._checks import check_finite, check_labels, check_scalar, check_shape, require
+
+_MIN_SCALE = 1e-12
 
 
 class AbstractLikelihood(eqx.Module):
-    """The distribution of the target of one example, given the output of a network there."""
+    """The distribution of the target of one example, given the output of a network there.
 
-    is_conjugate: ClassVar[bool] = False
-    """Whether a linear layer with a Gaussian prior has a Gaussian posterior, in closed form."""
+    Losses, log-losses and joint predictions need no more than this. What else a likelihood can do it says by its other
+    base classes: `AbstractOutcomes` for entropies, `AbstractNumeric` for intervals, `AbstractFisher` for Laplace.
+    """
 
     @abc.abstractmethod
     def log_prob(self, output: Float[Array, " classes"], y: Shaped[Array, "..."]) -> Float[Array, ""]:
         """Return the log-probability (or log-density) of the target `y`, in nats."""
 
     @abc.abstractmethod
-    def check_targets(self, y: Shaped[Array, "batch ..."], num_outputs: int) -> Shaped[Array, "batch ..."]:
-        """Return `y` in the form that `log_prob` takes; raise if a network with `num_outputs` cannot predict it."""
-
-    @abc.abstractmethod
     def mean(self, output: Float[Array, " classes"]) -> Float[Array, " targets"]:
         """Return the expected target: class probabilities, or the mean of a regression."""
 
     @abc.abstractmethod
+    def check_targets(self, y: Shaped[Array, "batch ..."], num_outputs: int) -> Shaped[Array, "batch ..."]:
+        """Return `y` in the form that `log_prob` takes; raise if a network with `num_outputs` cannot predict it."""
+
+
+class AbstractOutcomes(AbstractLikelihood):
+    """A likelihood of labels with finitely many outcomes."""
+
+    @abc.abstractmethod
     def outcome_log_probs(self, output: Float[Array, " classes"]) -> Float[Array, "labels outcomes"]:
-        """Return the log-probability of each outcome of each label; raise unless the outcomes are finitely many."""
+        """Return the log-probability of each outcome of each label."""
+
+
+class AbstractNumeric(AbstractLikelihood):
+    """A likelihood of numbers, each with a distribution function; it takes one finite number per target.
+
+    Attributes:
+        outputs_per_target: how many outputs describe one target.
+        is_discrete: whether the targets are integers.
+    """
+
+    outputs_per_target: ClassVar[int] = 1
+    is_discrete: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def cdf(self, output: Float[Array, " classes"], y: Float[Array, " targets"]) -> Float[Array, " targets"]:
+        """Return the probability that each target is at most `y`."""
+
+    def num_targets(self, num_outputs: int) -> int:
+        """Return how many targets as many outputs describe."""
+        if num_outputs % self.outputs_per_target != 0:
+            raise ValueError(
+                f"`enn` must have a multiple of {self.outputs_per_target} outputs for a `{type(self).__name__}` "
+                f"likelihood, which describe one target; got {num_outputs}."
+            )
+        return num_outputs // self.outputs_per_target
+
+    def check_targets(self, y: Shaped[Array, "batch ..."], num_outputs: int) -> Shaped[Array, "batch targets"]:
+        """Return `y`, one finite number per example and target, with an axis of targets."""
+        num_targets = self.num_targets(num_outputs)
+        if self.is_discrete:
+            return _as_vectors(y, num_targets, ~((y >= 0) & (y == jnp.floor(y))), "counts")
+        return _as_real_vectors(y, num_targets)
+
+
+class AbstractFisher(AbstractLikelihood):
+    """A likelihood with a Fisher information of its output, which a Laplace approximation needs.
+
+    Attributes:
+        is_conjugate: whether a linear layer with a Gaussian prior has a Gaussian posterior, in closed form.
+    """
+
+    is_conjugate: ClassVar[bool] = False
 
     @abc.abstractmethod
     def fisher(
@@ -40,7 +89,16 @@ class AbstractLikelihood(eqx.Module):
         """Return the Fisher information of the output, summed over a batch with these weights."""
 
 
-class Categorical(AbstractLikelihood):
+def _check_classes(num_outputs: int) -> None:
+    """Raise for a single output, whose softmax is one whatever it says."""
+    if num_outputs < 2:
+        raise ValueError(
+            f"`enn` must have at least 2 outputs for a `Categorical` likelihood; got {num_outputs}. "
+            "For a regression or several labels, say so by `likelihood`."
+        )
+
+
+class Categorical(AbstractOutcomes, AbstractFisher):
     r"""Classification: $\hat P(y) = \mathrm{softmax}(\text{output})_y$ (Section 3)."""
 
     def log_prob(self, output: Float[Array, " classes"], y: Shaped[Array, ""]) -> Float[Array, ""]:
@@ -51,7 +109,9 @@ class Categorical(AbstractLikelihood):
     def check_targets(self, y: Shaped[Array, "batch ..."], num_outputs: int) -> Shaped[Array, " batch"]:
         """Return `y`, which must hold one class per example."""
         if y.ndim != 1 or not jnp.issubdtype(y.dtype, jnp.integer):
-            raise ValueError(f"`y` must hold one integer label per example; got shape {y.shape} of {y.dtype}.")
+            advice = " `y.astype(int)` makes classes 0 and 1 of them." if y.dtype == bool else ""
+            raise ValueError(f"`y` must hold one integer label per example; got shape {y.shape} of {y.dtype}.{advice}")
+        _check_classes(num_outputs)
         # Small types cannot hold the number of classes; large ones would wrap around into the classes.
         wide = y if y.dtype.itemsize > 4 else y.astype(jnp.int32)
         return check_labels("y", wide, num_outputs).astype(jnp.int32)
@@ -62,11 +122,7 @@ class Categorical(AbstractLikelihood):
 
     def outcome_log_probs(self, output: Float[Array, " classes"]) -> Float[Array, "labels outcomes"]:
         """Return the log-probabilities of the classes of the one label."""
-        if output.shape[0] < 2:
-            raise ValueError(
-                f"`enn` must have at least 2 outputs for a `Categorical` likelihood; got {output.shape[0]}. "
-                "For a regression or several labels, say so by `likelihood`."
-            )
+        _check_classes(output.shape[0])
         return jax.nn.log_softmax(output)[None]
 
     def fisher(
@@ -77,7 +133,7 @@ class Categorical(AbstractLikelihood):
         return jnp.diag(weights @ probs) - (weights[:, None] * probs).T @ probs
 
 
-class Bernoulli(AbstractLikelihood):
+class Bernoulli(AbstractOutcomes, AbstractFisher):
     r"""Labels that may hold together: $\hat P(y_k = 1) = \mathrm{sigmoid}(\text{output}_k)$, independently."""
 
     def log_prob(self, output: Float[Array, " classes"], y: Shaped[Array, "..."]) -> Float[Array, ""]:
@@ -105,46 +161,61 @@ class Bernoulli(AbstractLikelihood):
         return jnp.diag(weights @ (probs * (1 - probs)))
 
 
-class Gaussian(AbstractLikelihood):
-    r"""Regression with known noise: $y \sim N(\text{output}, \sigma^2 I)$."""
+class Gaussian(AbstractNumeric, AbstractFisher):
+    r"""Regression with known noise: $y_k \sim N(\text{output}_k, \sigma_k^2)$, independently."""
 
     is_conjugate: ClassVar[bool] = True
-    scale: Float[Array, ""]
+    scale: Float[Array, "..."]
 
-    def __init__(self, scale: float | Float[Array, ""]):
-        r"""Initialize with the standard deviation $\sigma$, an array so that sweeping it compiles once."""
-        self.scale = check_scalar("scale", jnp.asarray(scale, dtype=float), minimum=1e-12)
+    def __init__(self, scale: float | Float[Array, "..."]):
+        r"""Initialize with the standard deviation $\sigma$ of all targets, or a vector with that of each.
+
+        It is an array, so that sweeping it compiles once.
+        """
+        value = jnp.asarray(scale, dtype=float)
+        if value.ndim > 1:
+            raise ValueError(f"`scale` must be a number, or a vector with one per target; got shape {value.shape}.")
+        if value.ndim == 0:
+            self.scale = check_scalar("scale", value, minimum=_MIN_SCALE)
+        else:
+            wrong = ~jnp.all(jnp.isfinite(value) & (value >= _MIN_SCALE))
+            self.scale = require(value, wrong, f"`scale` must be finite and at least {_MIN_SCALE:g} everywhere.")
+
+    def _scale_of(self, output: Float[Array, " classes"]) -> Float[Array, "..."]:
+        """Return the scale; a vector must have one entry per output, or it would be broadcast against a single one."""
+        if self.scale.ndim > 0:
+            check_shape("scale", self.scale, output.shape)
+        return self.scale
 
     def log_prob(self, output: Float[Array, " classes"], y: Float[Array, " classes"]) -> Float[Array, ""]:
         """Return the log-density of the target vector `y`."""
-        standardized = (y - output) / self.scale
-        return jnp.sum(-0.5 * jnp.square(standardized) - jnp.log(self.scale) - 0.5 * jnp.log(2 * jnp.pi))
-
-    def check_targets(self, y: Shaped[Array, "batch ..."], num_outputs: int) -> Float[Array, "batch classes"]:
-        """Return `y`, which must hold one finite number per example and output, with an axis of outputs."""
-        return _as_real_vectors(y, num_outputs)
+        scale = self._scale_of(output)
+        standardized = (y - output) / scale
+        return jnp.sum(-0.5 * jnp.square(standardized) - jnp.log(scale) - 0.5 * jnp.log(2 * jnp.pi))
 
     def mean(self, output: Float[Array, " classes"]) -> Float[Array, " targets"]:
         """Return the output."""
         return output
 
-    def outcome_log_probs(self, output: Float[Array, " classes"]) -> Float[Array, "labels outcomes"]:
-        """Raise: the outcomes are not finitely many."""
-        raise _not_finite(self)
+    def cdf(self, output: Float[Array, " classes"], y: Float[Array, " targets"]) -> Float[Array, " targets"]:
+        """Return the probability that each target is at most `y`."""
+        return jax.scipy.special.ndtr((y - output) / self._scale_of(output))
 
     def fisher(
         self, outputs: Float[Array, "batch classes"], weights: Float[Array, " batch"]
     ) -> Float[Array, "classes classes"]:
         r"""Return the weighted sum of $I / \sigma^2$."""
-        return jnp.eye(outputs.shape[1]) * (jnp.sum(weights) / self.scale**2)
+        return jnp.diag(jnp.sum(weights) / jnp.broadcast_to(self._scale_of(outputs[0]), outputs.shape[1:]) ** 2)
 
 
-class LearnedGaussian(AbstractLikelihood):
+class LearnedGaussian(AbstractNumeric, AbstractFisher):
     r"""Regression with learned noise: $y_k \sim N(\mu_k, \sigma_k^2)$ for the output $(\mu, \ln \sigma)$.
 
     The second half of the outputs is the logarithm of the scale, one per input and dimension of the target. For one
     scale that all inputs share, wrap the ENN of the mean in `combinators.WithNoiseScale`.
     """
+
+    outputs_per_target: ClassVar[int] = 2
 
     def log_prob(self, output: Float[Array, " classes"], y: Float[Array, "..."]) -> Float[Array, ""]:
         """Return the log-density of the target vector `y`."""
@@ -152,19 +223,14 @@ class LearnedGaussian(AbstractLikelihood):
         standardized = (y - mean) * jnp.exp(-log_scale)
         return jnp.sum(-0.5 * jnp.square(standardized) - log_scale - 0.5 * jnp.log(2 * jnp.pi))
 
-    def check_targets(self, y: Shaped[Array, "batch ..."], num_outputs: int) -> Float[Array, "batch targets"]:
-        """Return `y`, which must hold one finite number per example and pair of outputs."""
-        if num_outputs % 2 != 0:
-            raise ValueError(f"The outputs of a `LearnedGaussian` must be means and log-scales; got {num_outputs}.")
-        return _as_real_vectors(y, num_outputs // 2)
-
     def mean(self, output: Float[Array, " classes"]) -> Float[Array, " targets"]:
         """Return the first half of the outputs."""
         return jnp.split(output, 2)[0]
 
-    def outcome_log_probs(self, output: Float[Array, " classes"]) -> Float[Array, "labels outcomes"]:
-        """Raise: the outcomes are not finitely many."""
-        raise _not_finite(self)
+    def cdf(self, output: Float[Array, " classes"], y: Float[Array, " targets"]) -> Float[Array, " targets"]:
+        """Return the probability that each target is at most `y`."""
+        mean, log_scale = jnp.split(output, 2)
+        return jax.scipy.special.ndtr((y - mean) * jnp.exp(-log_scale))
 
     def fisher(
         self, outputs: Float[Array, "batch classes"], weights: Float[Array, " batch"]
@@ -174,39 +240,31 @@ class LearnedGaussian(AbstractLikelihood):
         return jnp.diag(weights @ jnp.concatenate([jnp.exp(-2 * log_scale), jnp.full_like(log_scale, 2.0)], axis=1))
 
 
-class Poisson(AbstractLikelihood):
+class Poisson(AbstractNumeric, AbstractFisher):
     r"""Counts: $y_k \sim \mathrm{Poisson}(e^{\text{output}_k})$, independently."""
+
+    is_discrete: ClassVar[bool] = True
 
     def log_prob(self, output: Float[Array, " classes"], y: Shaped[Array, "..."]) -> Float[Array, ""]:
         """Return the log-probability of the vector `y` of counts."""
         counts = y.astype(output.dtype)
         return jnp.sum(counts * output - jnp.exp(output) - jax.scipy.special.gammaln(counts + 1))
 
-    def check_targets(self, y: Shaped[Array, "batch ..."], num_outputs: int) -> Shaped[Array, "batch classes"]:
-        """Return `y`, which must hold one count per example and output."""
-        return _as_vectors(y, num_outputs, ~((y >= 0) & (y == jnp.floor(y))), "counts")
-
     def mean(self, output: Float[Array, " classes"]) -> Float[Array, " targets"]:
         """Return the rates."""
         return jnp.exp(output)
 
-    def outcome_log_probs(self, output: Float[Array, " classes"]) -> Float[Array, "labels outcomes"]:
-        """Raise: the outcomes are not finitely many."""
-        raise _not_finite(self)
+    def cdf(self, output: Float[Array, " classes"], y: Float[Array, " targets"]) -> Float[Array, " targets"]:
+        """Return the probability that each target is at most `y`."""
+        count = jnp.floor(y)
+        below = jax.scipy.special.gammaincc(jnp.maximum(count, 0.0) + 1, jnp.exp(output))
+        return jnp.where(count < 0, jnp.zeros_like(below), below)
 
     def fisher(
         self, outputs: Float[Array, "batch classes"], weights: Float[Array, " batch"]
     ) -> Float[Array, "classes classes"]:
         """Return the weighted sum of the diagonal matrix of rates."""
         return jnp.diag(weights @ jnp.exp(outputs))
-
-
-def _not_finite(likelihood: AbstractLikelihood) -> ValueError:
-    """Return the error that an entropy needs finitely many outcomes."""
-    return ValueError(
-        f"`likelihood` must have finitely many outcomes for an entropy; got {type(likelihood).__name__}. "
-        "`predict.moments` gives the variance over the index."
-    )
 
 
 def _with_axis(y: Shaped[Array, "batch ..."], num_targets: int, what: str) -> Shaped[Array, "batch targets"]:
@@ -234,6 +292,16 @@ def _as_vectors(
 
 
 CATEGORICAL = Categorical()
+
+
+def check_numeric(likelihood: AbstractLikelihood) -> AbstractNumeric:
+    """Return `likelihood`, which must be one of numbers, with a distribution function."""
+    if not isinstance(likelihood, AbstractNumeric):
+        raise ValueError(
+            "`likelihood` must be one of numbers, such as `Gaussian(scale)`, for an interval; "
+            f"got {type(likelihood).__name__}."
+        )
+    return likelihood
 
 
 def target_log_probs(

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PyTree, Shaped
 
 from .._checks import check_finite, check_positive, check_scalar, check_shape, num_examples
 from .._enn import AbstractENN
-from .._likelihoods import CATEGORICAL, AbstractLikelihood
+from .._likelihoods import CATEGORICAL, AbstractFisher, AbstractLikelihood
 from .._tree import Frozen
 from ..indices import GaussianIndex
 from ..networks import AbstractNetwork
@@ -121,7 +121,7 @@ def _eigen(matrix: Float[Array, "n n"]) -> tuple[Float[Array, " n"], Float[Array
 
 
 def _curvature(
-    likelihood: AbstractLikelihood,
+    likelihood: AbstractFisher,
     inputs: Float[Array, "batch inputs"],
     outputs: Float[Array, "batch classes"],
     chunk_size: int,
@@ -173,6 +173,10 @@ def last_layer_laplace(
     """
     if structure not in ("auto", "dense", "kronecker"):
         raise ValueError(f'`structure` must be "auto", "dense" or "kronecker"; got {structure!r}.')
+    if not isinstance(likelihood, AbstractFisher):
+        raise ValueError(
+            f"`likelihood` must have a Fisher information (`AbstractFisher`); got {type(likelihood).__name__}."
+        )
     check_positive("chunk_size", chunk_size)
     precision = check_scalar("prior_precision", jnp.asarray(prior_precision, dtype=float), minimum=1e-12)
     length = num_examples("x", x)
@@ -186,11 +190,12 @@ def last_layer_laplace(
     if likelihood.is_conjugate:
         if targets is None:
             raise ValueError(f"`y` must be given for the likelihood {type(likelihood).__name__}; got None.")
-        # One precision for all outputs and examples.
-        noise = likelihood.fisher(outputs[:1], jnp.ones(1))[0, 0]
+        # The precision of each output, the same for all examples, relative to that of the first.
+        noises = jnp.diagonal(likelihood.fisher(outputs[:1], jnp.ones(1)))
+        noise, relative = noises[0], noises / noises[0]
         values, vectors = _eigen(noise * (inputs.T @ inputs))
-        total = (values + precision)[:, None]
-        mean = vectors @ ((vectors.T @ (noise * (inputs.T @ targets))) / total)
+        total = values[:, None] * relative[None, :] + precision
+        mean = vectors @ ((vectors.T @ (noise * (inputs.T @ (targets * relative[None, :])))) / total)
         scale = jnp.broadcast_to(1 / jnp.sqrt(total), (num_inputs, num_classes))
         return LastLayerLaplace(network, KroneckerRoot(vectors, jnp.eye(num_classes), scale), index, mean)
     if structure == "dense" or (structure == "auto" and index.size <= _MAX_DENSE):

@@ -8,6 +8,7 @@ from ._outputs import Marginalized as Marginalized
 from ._outputs import Mirrored as Mirrored
 from ._outputs import OnTrunk as OnTrunk
 from ._outputs import Tempered as Tempered
+from ._outputs import WithNoiseNetwork as WithNoiseNetwork
 from ._outputs import WithNoiseScale as WithNoiseScale
 from ._prior import Prior as Prior
 from ._prior import WithPrior as WithPrior

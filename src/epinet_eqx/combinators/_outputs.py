@@ -125,6 +125,41 @@ class BradleyTerry(AbstractWrapper):
         return rewards[:, :, 0]
 
 
+class WithNoiseEmbedding(NamedTuple):
+    """What all indices share: the embedding of the ENN of the means, and the logarithms of the scales."""
+
+    enn: PyTree[Array]
+    log_scale: Float[Array, " targets"]
+
+
+class WithNoiseNetwork(AbstractWrapper):
+    r"""An ENN of means with a network of the noise: outputs $(f_\theta(x, z), \ln \sigma_\eta(x))$.
+
+    For noise that differs between inputs. It is no function of the index, and priors of the ENN do not reach it. Train
+    it on `LogLoss(LearnedGaussian())`.
+    """
+
+    enn: AbstractENN
+    noise: Callable[[PyTree[Array]], Float[Array, " targets"]]
+
+    def __init__(self, enn: AbstractENN, noise: Callable[[PyTree[Array]], Float[Array, " targets"]]):
+        r"""Initialize with the ENN, and the network that maps the same input to $\ln \sigma$ of each of its outputs."""
+        self.enn = enn
+        self.noise = noise
+
+    def embed(self, x: PyTree[Array]) -> WithNoiseEmbedding:
+        """Return the embedding of the ENN and the logarithms of the scales."""
+        return WithNoiseEmbedding(self.enn.embed(x), self.noise(x))
+
+    def heads(
+        self, embedding: WithNoiseEmbedding, zs: PyTree[Shaped[Array, "samples ..."]]
+    ) -> Float[Array, "samples classes"]:
+        """Return means and logarithms of the scales."""
+        means = self.enn.heads(embedding.enn, zs)
+        check_shape("noise", embedding.log_scale, means.shape[1:])
+        return jnp.concatenate([means, jnp.broadcast_to(embedding.log_scale, means.shape)], axis=1)
+
+
 class Marginalized(AbstractENN):
     r"""Outputs $\ln \frac{1}{S} \sum_s \mathrm{softmax}(f_\theta(x, z_s))$: a classifier's average prediction.
 

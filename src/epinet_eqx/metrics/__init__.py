@@ -3,6 +3,8 @@
 from ._classification import accuracy as accuracy
 from ._classification import brier_score as brier_score
 from ._classification import expected_calibration_error as expected_calibration_error
+from ._coverage import Coverage as Coverage
+from ._coverage import coverage as coverage
 from ._detection import aupr as aupr
 from ._detection import auroc as auroc
 from ._detection import fpr_at_tpr as fpr_at_tpr

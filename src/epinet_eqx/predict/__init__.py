@@ -3,6 +3,8 @@
 from .._likelihoods import AbstractLikelihood as AbstractLikelihood
 from .._likelihoods import Categorical as Categorical
 from .._likelihoods import Gaussian as Gaussian
+from ._interval import Interval as Interval
+from ._interval import interval as interval
 from ._joint import conditional_log_probs as conditional_log_probs
 from ._joint import independent_log_prob as independent_log_prob
 from ._joint import joint_log_prob as joint_log_prob

@@ -9,7 +9,7 @@ from .._checks import refuse_nan
 from .._draws import Draws, LogSum, check_draws, check_result, choose_batch_size, map_batches, outputs_at
 from .._enn import AbstractENN
 from .._examples import check_examples
-from .._likelihoods import CATEGORICAL, AbstractLikelihood
+from .._likelihoods import CATEGORICAL, AbstractLikelihood, AbstractOutcomes
 from .._xla import sum_by_product
 
 
@@ -132,7 +132,7 @@ def entropy(log_probs: Float[Array, "*batch classes"]) -> Float[Array, "*batch"]
 
 @eqx.filter_jit
 def _uncertainty(
-    enn: AbstractENN, x: PyTree[Array], length: int, draws: Draws, likelihood: AbstractLikelihood, batch_size: int
+    enn: AbstractENN, x: PyTree[Array], length: int, draws: Draws, likelihood: AbstractOutcomes, batch_size: int
 ) -> Uncertainty:
     """Return the decomposition, batch by batch and chunk by chunk."""
 
@@ -177,6 +177,11 @@ def uncertainty(
             `moments` gives mean and variance.
     """
     draws = check_draws(enn, draws)
+    if not isinstance(likelihood, AbstractOutcomes):
+        raise ValueError(
+            f"`likelihood` must have finitely many outcomes for an entropy; got {type(likelihood).__name__}. "
+            "`predict.interval` gives intervals of its targets, `predict.moments` the variance over the index."
+        )
     examples = check_examples(enn, "x", x)
     batch_size = choose_batch_size(draws, examples.num_outputs)
     result = _uncertainty(enn, examples.x, examples.length, draws, likelihood, batch_size)

@@ -29,7 +29,7 @@ def _raw(zs: Shaped[Array, "samples ..."]) -> Shaped[Array, "samples ..."]:
 
 
 @eqx.filter_jit
-def _sample_at(
+def sample_at(
     enn: AbstractENN, x: PyTree[Array], zs: Shaped[Array, "samples ..."], chunk_size: int
 ) -> Float[Array, "samples batch classes"]:
     """Return the outputs at these indices, a chunk of them at a time."""
@@ -52,7 +52,7 @@ def sample(enn: AbstractENN, x: PyTree, draws: Draws) -> Samples:
     draws = check_draws(enn, draws)
     examples = check_examples(enn, "x", x)
     zs = draws.indices()
-    outputs = _sample_at(enn, examples.x, zs, draws.chunk_size)
+    outputs = sample_at(enn, examples.x, zs, draws.chunk_size)
     # NaN and infinities are an error of the network, which must not be passed on.
     failed = ~jnp.all(jnp.isfinite(outputs))
     message = f"`enn` must output finite numbers; got NaN or infinity among the outputs at {draws.num_samples} indices."
