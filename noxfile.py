@@ -73,6 +73,13 @@ def tests_long(session: nox.Session) -> None:
     run_tests(session, "long")
 
 
+@nox.session
+def tests_botorch(session: nox.Session) -> None:
+    """Run the tests that need BoTorch, and with it PyTorch, hundreds of megabytes: no other session installs them."""
+    session.install("-e.[botorch]", "--group=test")
+    session.run("pytest", "tests/test_botorch.py", *session.posargs)
+
+
 @nox.session(python="3.11", venv_backend="uv")
 def tests_minimums(session: nox.Session) -> None:
     """Run the tests with the oldest versions that pyproject.toml allows."""

@@ -21,7 +21,9 @@ PACKAGE = ROOT / "src" / "epinet_eqx"
 OPTIONAL = {
     "array_record",
     "blackjax",
+    "botorch",
     "flax",
+    "gpytorch",
     "grain",
     "h5py",
     "haiku",

@@ -22,17 +22,27 @@ class Prior(AbstractWrapper):
 
     enn: Frozen[AbstractENN]
     scale: Frozen[Float[Array, ""]]
+    stop_gradient: bool = eqx.field(static=True)
 
-    def __init__(self, enn: AbstractENN, scale: float | Float[Array, ""] = 1.0):
-        """Initialize with the ENN and its scale, which may be traced: sweeping it compiles once."""
+    def __init__(self, enn: AbstractENN, scale: float | Float[Array, ""] = 1.0, *, stop_gradient: bool = True):
+        """Initialize.
+
+        Args:
+            enn: the ENN.
+            scale: its scale, which may be traced: sweeping it compiles once.
+            stop_gradient: whether to stop gradients at the input too, so that a network in front of the prior is not
+                trained through it. Its own weights are never trained.
+        """
         if not isinstance(enn, AbstractENN):
             raise ValueError(f"`enn` must be an ENN (`as_enn` makes one of a network); got {type(enn).__name__}.")
         self.enn = Frozen(enn)
         self.scale = Frozen(check_scalar("scale", jnp.asarray(scale, dtype=float), minimum=0.0))
+        self.stop_gradient = stop_gradient
 
     def embed(self, x: PyTree[Array]) -> PyTree[Array]:
-        """Return the embedding of the ENN, with gradients stopped."""
-        return jax.lax.stop_gradient(self.enn.value.embed(x))
+        """Return the embedding of the ENN."""
+        embedding = self.enn.value.embed(x)
+        return jax.lax.stop_gradient(embedding) if self.stop_gradient else embedding
 
     def heads(
         self, embedding: PyTree[Array], zs: PyTree[Shaped[Array, "samples ..."]]
@@ -42,7 +52,7 @@ class Prior(AbstractWrapper):
 
     def with_scale(self, scale: float | Float[Array, ""]) -> "Prior":
         """Return the same prior with another scale."""
-        return Prior(self.enn.content, scale)
+        return Prior(self.enn.content, scale, stop_gradient=self.stop_gradient)
 
 
 class WithPriorEmbedding(NamedTuple):

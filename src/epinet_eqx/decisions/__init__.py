@@ -12,8 +12,15 @@ Two responses to compare next, by coherent samples of a reward model, each at an
 ```python
 pair = thompson_duel(sample_values(reward, responses, draws))
 ```
+
+The next design to try, a maximum of one sampled function over a box:
+
+```python
+x, value = maximize(SampledFunction(enn, enn.index.sample(key=z_key)), bounds, key=key)
+```
 """
 
+from ._botorch import botorch_model as botorch_model
 from ._choose_set import Improvement as Improvement
 from ._choose_set import SetChoice as SetChoice
 from ._choose_set import any_success as any_success
@@ -22,6 +29,11 @@ from ._choose_set import choose_set as choose_set
 from ._choose_set import holds_best as holds_best
 from ._choose_set import largest_outcome as largest_outcome
 from ._choose_set import set_reward as set_reward
+from ._designs import ImprovementFunction as ImprovementFunction
+from ._designs import Maximum as Maximum
+from ._designs import SampledFunction as SampledFunction
+from ._designs import maximize as maximize
+from ._designs import with_input_gradients as with_input_gradients
 from ._preferences import best_of_n as best_of_n
 from ._preferences import infomax_duel as infomax_duel
 from ._preferences import preference_probs as preference_probs
