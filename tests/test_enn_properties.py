@@ -89,8 +89,15 @@ def check(enn, x, draws, num_classes, tolerance):
     for labels in itertools.product(range(num_classes), repeat=len(x)):
         close(table[labels], log_mean(sum(log_p[:, t, label] for t, label in enumerate(labels))))
     y = jnp.arange(len(x), dtype=jnp.int32) % num_classes
-    close(predict.joint_log_prob(enn, x, y, draws), table[tuple(np.asarray(y))])
-    close(marginal_log_loss(enn, x, y, draws).mean, -np.mean([log_mean(log_p)[t, label] for t, label in enumerate(y)]))
+    if num_classes == 1:
+        # Softmax of a single output is one: scores of labels would be zero whatever they are.
+        for score in (predict.joint_log_prob, marginal_log_loss):
+            with pytest.raises(ValueError, match=SENTENCE):
+                score(enn, x, y, draws)
+    else:
+        close(predict.joint_log_prob(enn, x, y, draws), table[tuple(np.asarray(y))])
+        loss = marginal_log_loss(enn, x, y, draws).mean
+        close(loss, -np.mean([log_mean(log_p)[t, label] for t, label in enumerate(y)]))
     moments = predict.moments(enn, x, draws)
     close(moments.mean, facts.mean(axis=0))
     close(moments.variance, facts.var(axis=0))
