@@ -42,7 +42,7 @@ def of_model(file):
 
 
 def files_called(call):
-    """Return the files of the package whose functions a call runs, without checks of arguments, class and module bodies."""
+    """Return the files whose functions a call runs, without checks of arguments, class and module bodies."""
     found = {}
 
     def note(frame, event, _):
