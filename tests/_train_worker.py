@@ -222,7 +222,7 @@ def join(folder, flags):
             os.kill(os.getpid(), signal.SIGTERM)
 
     try:
-        run(folder, 8, watch=watch, shard_parameters=True, checkpoint_every=3, eval_every=4, log_every=2)
+        run(folder, 8, watch=watch, shard_parameters=True, checkpoint_every=4, eval_every=4, log_every=2)
     except training.TrainingInterrupted as stopped:
         print(json.dumps({"message": str(stopped), "step": stopped.step, "devices": jax.device_count()}))
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import epinet_eqx as epi
 from epinet_eqx import predict
+from epinet_eqx.likelihoods import Gaussian
 from epinet_eqx.metrics import marginal_log_loss
 
 pytestmark = pytest.mark.once
@@ -65,6 +66,20 @@ def log_mean(terms):
     return np.logaddexp.reduce(terms, axis=0) - np.log(len(terms))
 
 
+def check_classes(enn, x, y, draws, log_p, close):
+    """Raise unless predictions of classes are what these log-probabilities at each index imply."""
+    marginal = predict.marginal_log_probs(enn, x, draws)
+    close(marginal, log_mean(log_p))
+    close(np.logaddexp.reduce(np.asarray(marginal, np.float64), axis=1), 0)
+    table = np.asarray(predict.joint_log_probs(enn, x, draws), np.float64)
+    close(np.logaddexp.reduce(table.ravel()), 0)
+    for labels in itertools.product(range(log_p.shape[2]), repeat=len(x)):
+        close(table[labels], log_mean(sum(log_p[:, t, label] for t, label in enumerate(labels))))
+    close(predict.joint_log_prob(enn, x, y, draws), table[tuple(np.asarray(y))])
+    loss = marginal_log_loss(enn, x, y, draws).mean
+    close(loss, -np.mean([log_mean(log_p)[t, label] for t, label in enumerate(y)]))
+
+
 def check(enn, x, draws, num_classes, tolerance):
     """Raise unless predictions are what the outputs at the indices of `draws` imply."""
     zs = draws.indices()
@@ -80,24 +95,23 @@ def check(enn, x, draws, num_classes, tolerance):
     for number in (0, draws.num_samples - 1):
         close(enn.head(first, zs[number]), facts[number, -1])
     close(predict.sample(enn, x, draws).outputs, facts)
-    log_p = log_softmax(facts)
-    marginal = predict.marginal_log_probs(enn, x, draws)
-    close(marginal, log_mean(log_p))
-    close(np.logaddexp.reduce(np.asarray(marginal, np.float64), axis=1), 0)
-    table = np.asarray(predict.joint_log_probs(enn, x, draws), np.float64)
-    close(np.logaddexp.reduce(table.ravel()), 0)
-    for labels in itertools.product(range(num_classes), repeat=len(x)):
-        close(table[labels], log_mean(sum(log_p[:, t, label] for t, label in enumerate(labels))))
     y = jnp.arange(len(x), dtype=jnp.int32) % num_classes
     if num_classes == 1:
-        # Softmax of a single output is one: scores of labels would be zero whatever they are.
-        for score in (predict.joint_log_prob, marginal_log_loss):
+        # Softmax of a single output is one whatever it says; as the mean of a target it says something.
+        for function, arguments in (
+            (predict.marginal_log_probs, ()),
+            (predict.joint_log_probs, ()),
+            (predict.joint_log_prob, (y,)),
+            (marginal_log_loss, (y,)),
+        ):
             with pytest.raises(ValueError, match=SENTENCE):
-                score(enn, x, y, draws)
+                function(enn, x, *arguments, draws)
+        targets = np.linspace(-1, 1, len(x))
+        terms = -0.5 * ((targets - facts[:, :, 0]) / 0.7) ** 2 - np.log(0.7 * np.sqrt(2 * np.pi))
+        loss = marginal_log_loss(enn, x, targets, draws, likelihood=Gaussian(0.7))
+        close(loss.mean, -np.mean(log_mean(terms)))
     else:
-        close(predict.joint_log_prob(enn, x, y, draws), table[tuple(np.asarray(y))])
-        loss = marginal_log_loss(enn, x, y, draws).mean
-        close(loss, -np.mean([log_mean(log_p)[t, label] for t, label in enumerate(y)]))
+        check_classes(enn, x, y, draws, log_softmax(facts), close)
     moments = predict.moments(enn, x, draws)
     close(moments.mean, facts.mean(axis=0))
     close(moments.variance, facts.var(axis=0))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from epinet_eqx.data import LinearLayer, PackedBank, pack_bank, quantization_loss, stored_base
+from epinet_eqx.data._arrays import check_stretch
 from epinet_eqx.epinet import attach
 from epinet_eqx.losses import CrossEntropy
 from epinet_eqx.training import fit
@@ -150,7 +151,7 @@ def test_arguments_of_banks_are_checked(tmp_path):
     with pytest.raises(ValueError, match="`linear_levels` must be from 2 to 65536; got 1"):
         pack_bank(tmp_path / "bank", splits, linear=linear, linear_levels=1)
     splits["test"]["features"][0, 0] = np.nan
-    with pytest.raises(ValueError, match="`features` must be finite"):
+    with pytest.raises(ValueError, match="`features` of 'test' must be finite in single precision; got nan"):
         pack_bank(tmp_path / "bank", splits, linear=linear)
     assert not (tmp_path / "bank").exists()
     splits["test"]["features"][0, 0] = 1.0
@@ -160,7 +161,82 @@ def test_arguments_of_banks_are_checked(tmp_path):
         bank.as_batch("val")
     with pytest.raises(ValueError, match="`start` must be from 0 to below 20"):
         bank.as_batch("test", start=20)
+    # A slice would count from the end, and number the examples from -3.
+    for start, stop in ((-3, None), (0, -1), (5, 5)):
+        with pytest.raises(ValueError, match="`start` must be from 0 to below"):
+            bank.as_batch("test", start=start, stop=stop)
+    for start, stop in ((1.5, None), (True, None), (0, 2.5)):
+        with pytest.raises(ValueError, match="must be an integer; got"):
+            check_stretch(start, stop, 20)
     np.testing.assert_array_equal(bank.as_batch("test", start=5, stop=7).i, [5, 6])
+
+
+def change(split, **arrays):
+    """Return splits with other arrays in one of them; None takes one away."""
+
+    def make(splits):
+        rows = {**splits[split], **arrays}
+        return {**splits, split: {name: value for name, value in rows.items() if value is not None}}
+
+    return make
+
+
+SHORT, LONG = np.zeros((19, 8)), np.zeros((31, 8))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda splits: {}, "`splits` must hold at least one split"),
+        (change("test", y=None), "`splits` must hold y of 'test'"),
+        (change("test", logits=None), "`splits` must hold logits of 'test'"),
+        (change("test", features=None), "`splits` must hold features of every split or of none; got those of 1"),
+        # The rows add up to those of the labels, and each would have the label of another.
+        (
+            lambda splits: change("test", features=SHORT)(change("train", features=LONG)(splits)),
+            r"`features` of 'train' must hold real numbers of shape \(30, None\); got float64 of shape \(31, 8\)",
+        ),
+        (change("test", features=np.zeros((20, 7))), r"`features` of 'test' must hold real numbers of shape \(20, 8\)"),
+        (change("test", features=np.ones((20, 8), complex)), "got complex128 of shape"),
+        (change("test", logits=np.zeros(20)), "`logits` of 'test' must hold real numbers"),
+        (change("test", y=np.full(20, 5)), "`test` must hold labels from 0 to 4; got 5"),
+        # Half precision would round the lowest logit up by more than all of their differences.
+        (
+            lambda splits: change("test", logits=splits["test"]["logits"] + 3e4)(splits),
+            "`logits` must be numbers whose",
+        ),
+        (
+            lambda splits: change("test", logits=splits["test"]["logits"] * 1e5)(splits),
+            "`logits` must be numbers whose ends float16",
+        ),
+    ],
+)
+def test_outputs_that_do_not_fit_are_refused_before_anything_is_written(tmp_path, make, message):
+    splits, _ = make_splits()
+    with pytest.raises(ValueError, match=message):
+        pack_bank(tmp_path / "bank", make(splits))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("linear", "message"),
+    [
+        (LinearLayer(np.ones((5, 7)), np.zeros(5)), r"`linear.weight` must hold real numbers of shape \(5, 8\)"),
+        (LinearLayer(np.ones((5, 8)), np.zeros(1)), r"`linear.bias` must hold real numbers of shape \(1, 5\)"),
+        (LinearLayer(np.ones((5, 8)), np.full(5, np.inf)), "`linear.bias` must be finite"),
+        (LinearLayer(np.ones((4, 8)), np.zeros(4)), "must hold labels from 0 to 3; got 4"),
+    ],
+)
+def test_linear_layers_that_do_not_fit_are_refused(tmp_path, linear, message):
+    with pytest.raises(ValueError, match=message):
+        pack_bank(tmp_path / "bank", make_splits()[0], linear=linear)
+
+
+def test_equal_logits_and_tiny_differences_are_kept(tmp_path):
+    for number, scale in enumerate((0.0, 1e-12, 1e-7)):
+        logits = 2.0 + scale * np.arange(5.0) * np.ones((5, 1))
+        pack_bank(tmp_path / str(number), {"test": {"logits": logits, "y": np.arange(5)}})
+        np.testing.assert_allclose(PackedBank(tmp_path / str(number)).as_batch("test").x["logits"], 2.0, atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])

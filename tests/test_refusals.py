@@ -28,6 +28,10 @@ WIDE = np.array([0, 1, 2, 2**32 + 1])
 LOGITS = np.zeros((4, 4), np.float32)
 LOG_PROBS = np.log(np.full((4, 4), 0.25, np.float32))
 REWARDS = jnp.array([[1.0, jnp.nan], [0.0, 0.0]])
+# A regression, whose classes somebody asks for.
+ONE = epi.attach(MLP(3, 1, (5,), key=jr.fold_in(KEY, 8)), out_size=1, index_dim=3, priors=(), key=jr.fold_in(KEY, 9))
+ONE_DRAWS = epi.Draws.sample(ONE.index, 5, key=jr.fold_in(KEY, 10))
+TWO_CLASSES = "`enn` must have at least 2 outputs for a `Categorical` likelihood; got 1."
 RANGE = "`y` must hold integers from -2147483648 to 2147483647, the range of int32"
 
 REFUSED = {
@@ -74,6 +78,15 @@ REFUSED = {
     "entropy of NaN": (
         lambda: predict.entropy(jnp.array([[jnp.nan, 0.0]])),
         "`log_probs` must not hold NaN; got 1 of 2 values.",
+    ),
+    "classes of one output": (lambda: predict.marginal_log_probs(ONE, X, ONE_DRAWS), TWO_CLASSES),
+    "joint classes of one output": (lambda: predict.joint_log_probs(ONE, X, ONE_DRAWS), TWO_CLASSES),
+    "entropy scores of one output": (lambda: acquisition.entropy_scores(ONE, X, ONE_DRAWS), TWO_CLASSES),
+    "joint scores of one output": (lambda: acquisition.joint_loss_scores(ONE, X, ONE_DRAWS), TWO_CLASSES),
+    "EPIG of one output": (lambda: acquisition.epig_scores(ONE, X, X, ONE_DRAWS), TWO_CLASSES),
+    "BatchBALD of one output": (
+        lambda: acquisition.batch_bald(ONE, X, 2, ONE_DRAWS, key=jr.fold_in(KEY, 11)),
+        TWO_CLASSES,
     ),
     "R-hat of NaN": (
         lambda: bayes.split_r_hat(jnp.ones((2, 8)).at[0, 0].set(jnp.nan)),

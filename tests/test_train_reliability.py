@@ -76,7 +76,7 @@ def start_two(cache, folder, options=((), ())):
 def test_processes_and_devices_give_the_same_training(tmp_path, cache):
     joined = start_two(cache, tmp_path / "joined")
     # Meanwhile, in this process.
-    options = {"shard_parameters": True, "checkpoint_every": 3, "eval_every": 4, "log_every": 2}
+    options = {"shard_parameters": True, "checkpoint_every": 4, "eval_every": 4, "log_every": 2}
     run(tmp_path / "four", 8, mesh=training.data_mesh(), **options)
     run(tmp_path / "one", 8, mesh=training.data_mesh(jax.devices()[:1]), **options)
     four, one = read_metrics(tmp_path / "four"), read_metrics(tmp_path / "one")

@@ -89,7 +89,7 @@ class AbstractFisher(AbstractLikelihood):
         """Return the Fisher information of the output, summed over a batch with these weights."""
 
 
-def _check_classes(num_outputs: int) -> None:
+def check_classes(num_outputs: int) -> None:
     """Raise for a single output, whose softmax is one whatever it says."""
     if num_outputs < 2:
         raise ValueError(
@@ -111,7 +111,7 @@ class Categorical(AbstractOutcomes, AbstractFisher):
         if y.ndim != 1 or not jnp.issubdtype(y.dtype, jnp.integer):
             advice = " `y.astype(int)` makes classes 0 and 1 of them." if y.dtype == bool else ""
             raise ValueError(f"`y` must hold one integer label per example; got shape {y.shape} of {y.dtype}.{advice}")
-        _check_classes(num_outputs)
+        check_classes(num_outputs)
         # Small types cannot hold the number of classes; large ones would wrap around into the classes.
         wide = y if y.dtype.itemsize > 4 else y.astype(jnp.int32)
         return check_labels("y", wide, num_outputs).astype(jnp.int32)
@@ -122,7 +122,7 @@ class Categorical(AbstractOutcomes, AbstractFisher):
 
     def outcome_log_probs(self, output: Float[Array, " classes"]) -> Float[Array, "labels outcomes"]:
         """Return the log-probabilities of the classes of the one label."""
-        _check_classes(output.shape[0])
+        check_classes(output.shape[0])
         return jax.nn.log_softmax(output)[None]
 
     def fisher(

@@ -13,6 +13,7 @@ from .._draws import Draws, check_draws, check_result, map_batches, outputs_at
 from .._enn import AbstractENN
 from .._examples import check_examples
 from .._keys import named_keys
+from .._likelihoods import check_classes
 
 # Conditional probabilities are computed in chunks of this many, a few megabytes.
 _MAX_ENTRIES = 2**20
@@ -124,6 +125,7 @@ def batch_bald(
     check_positive("max_combinations", max_combinations)
     draws = check_draws(enn, draws)
     examples = check_examples(enn, "x", x)
+    check_classes(examples.num_outputs)
     free = check_available("size", size, examples.length, available)
     batch_size = draws.batch_size
     if batch_size is None:

@@ -10,7 +10,7 @@ from .._checks import check_positive
 from .._draws import Draws, LogSum, check_draws, check_result, choose_batch_size, map_batches, outputs_at
 from .._enn import AbstractENN
 from .._examples import check_examples, check_targets
-from .._likelihoods import CATEGORICAL, AbstractLikelihood
+from .._likelihoods import CATEGORICAL, AbstractLikelihood, check_classes
 from .._xla import sum_by_product
 from ..combinators import AbstractWrapper
 from ..predict import marginal_log_probs, moments, uncertainty
@@ -149,6 +149,7 @@ def joint_loss_scores(
     draws = check_draws(enn, draws)
     examples = check_examples(enn, "x", x)
     labels = None if y is None else check_targets(CATEGORICAL, y, examples)
+    check_classes(examples.num_outputs)
     batch_size = choose_batch_size(draws, examples.num_outputs)
     once, repeated = _repeated_losses(enn, examples.x, examples.length, examples.num_outputs, tau, draws, batch_size)
     if labels is not None:
@@ -219,6 +220,7 @@ def epig_scores(
     draws = check_draws(enn, draws)
     examples, others = check_examples(enn, "x", x), check_examples(enn, "targets", targets)
     classes = examples.num_outputs
+    check_classes(classes)
     batch_size = draws.batch_size
     if batch_size is None:
         batch_size = min(1024, max(1, _MAX_ENTRIES // (others.length * classes**2)))

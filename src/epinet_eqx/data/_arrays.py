@@ -48,6 +48,17 @@ def check_numbers(where: str, i: Any, count: int) -> Int32[np.ndarray, " batch"]
     return i.astype(np.int32)
 
 
+def check_stretch(start: Any, stop: Any, count: int) -> int:
+    """Return where a stretch of `count` examples ends, which begins at `start`, must hold one, and may name the end."""
+    for name, value in (("start", start), ("stop", count if stop is None else stop)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise ValueError(f"`{name}` must be an integer; got {value!r}.")
+    end = count if stop is None else min(int(stop), count)
+    if not 0 <= start < end:
+        raise ValueError(f"`start` must be from 0 to below {end}, where examples end; got {start}.")
+    return end
+
+
 class ArrayDataset:
     """Classification examples in memory, each with the number `i` that identifies it to the bootstrap.
 

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from .._checks import check_positive, unknown_name
 from ..losses import Batch
-from ._arrays import Source, check_classes
+from ._arrays import Source, check_classes, check_stretch
 from ._bank_files import BankWriter, DTypeName, Piece, Rows, open_bank, pieces, read_piece
 from ._loader import Loader
 from ._transforms import Normalization, Transform
@@ -181,9 +181,7 @@ class FeatureBank:
             stop: position after the last example; at most, and by default, the end of the split.
         """
         shards = self._pieces(split)
-        end = self.splits[split] if stop is None else min(stop, self.splits[split])
-        if not 0 <= start < end:
-            raise ValueError(f"`start` must be from 0 to below {end}, where examples end; got {start}.")
+        end = check_stretch(start, stop, self.splits[split])
         parts = []
         for piece in shards:
             if piece.start < end and piece.stop > start:

@@ -12,13 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._checks import check_positive
 from .._files import atomic_file, read_npz
 from ..losses import Batch
-from ._arrays import check_classes
+from ._arrays import check_classes, check_stretch
 
 _FORMAT = 1
 # Labels are stored in 16 bits.
 _MAX_CLASSES = 2**15
+# A difference of logits or features that changes nothing.
+_SMALL = 1e-5
 
 
 class LinearLayer(NamedTuple):
@@ -28,12 +31,62 @@ class LinearLayer(NamedTuple):
     bias: np.ndarray
 
 
-def _quantize(values: np.ndarray, axis: int, levels: int, kind: type[np.floating]) -> dict[str, np.ndarray]:
+def _quantize(name: str, values: np.ndarray, axis: int, levels: int, kind: type[np.floating]) -> dict[str, np.ndarray]:
     """Return integers from 0 to below `levels`, and the lowest value and the step along an axis as floats of a kind."""
-    low, high = (function(values, axis=axis, keepdims=True).astype(kind) for function in (np.min, np.max))
-    step = np.where(high > low, (high - low) / (levels - 1), 1).astype(kind)
-    codes = np.clip(np.round((values - low) / step), 0, levels - 1)
+    # What is too large, or a range too small for a step, is found below.
+    with np.errstate(over="ignore", invalid="ignore"):
+        low, high = (function(values, axis=axis, keepdims=True).astype(kind) for function in (np.min, np.max))
+        step = ((high - low) / (levels - 1)).astype(kind)
+        step = np.where(step > 0, step, 1).astype(kind)
+        codes = np.clip(np.round((values - low) / step), 0, levels - 1)
+        wrong = ~(np.abs(codes * step.astype(np.float32) + low - values) <= step.astype(np.float32) + _SMALL)
+    if wrong.any():
+        raise ValueError(
+            f"`{name}` must be numbers whose ends {np.dtype(kind)} can tell from one another to a step; "
+            f"got {values[wrong][0]} in a range from {values.min()} to {values.max()}."
+        )
     return {"": codes.astype(np.uint8 if levels <= 256 else np.uint16), "_low": low, "_step": step}
+
+
+def _matrix(name: str, values: Any, shape: tuple[int, int | None]) -> np.ndarray:
+    """Return finite numbers of this shape (None for any size but zero) in single precision."""
+    found = np.asarray(values)
+    fits = found.ndim == 2 and found.size > 0 and found.shape[0] == shape[0] and shape[1] in (None, found.shape[1])
+    if not fits or found.dtype.kind not in "iuf":
+        raise ValueError(f"{name} must hold real numbers of shape {shape}; got {found.dtype} of shape {found.shape}.")
+    with np.errstate(over="ignore"):
+        found = found.astype(np.float32)
+    if not np.isfinite(found).all():
+        raise ValueError(f"{name} must be finite in single precision; got {found[~np.isfinite(found)][0]}.")
+    return found
+
+
+def _check_splits(
+    splits: Mapping[str, Mapping[str, Any]], linear: LinearLayer | None
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return the labels of each split, and features and logits of all splits in turn, as far as they are stored."""
+    if not splits or not all(isinstance(split, str) for split in splits):
+        raise ValueError(f"`splits` must hold at least one split, by names that are text; got {list(splits)}.")
+    for split, rows in splits.items():
+        missing = {"y", "logits" if linear is None else "features"} - rows.keys()
+        if missing:
+            raise ValueError(f"`splits` must hold {', '.join(sorted(missing))} of {split!r}; got {', '.join(rows)}.")
+    given = sum("features" in rows for rows in splits.values())
+    if given not in (0, len(splits)):
+        raise ValueError(f"`splits` must hold features of every split or of none; got those of {given}.")
+    stored = [name for name, wanted in (("features", given), ("logits", linear is None)) if wanted]
+    labels: dict[str, np.ndarray] = {}
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in stored}
+    for split, rows in splits.items():
+        labels[split] = check_classes(f"`{split}`", rows["y"], _MAX_CLASSES)
+        for name, own in parts.items():
+            width = own[0].shape[1] if own else None
+            own.append(_matrix(f"`{name}` of {split!r}", rows[name], (len(labels[split]), width)))
+    arrays = {name: np.concatenate(own) for name, own in parts.items()}
+    num_classes = arrays["logits"].shape[1] if linear is None else len(linear.weight)
+    for split, y in labels.items():
+        check_classes(f"`{split}`", y, num_classes)
+    return labels, arrays
 
 
 def _numbers(arrays: Mapping[str, np.ndarray], name: str, shape: tuple[int | None, ...], kinds: str) -> np.ndarray:
@@ -83,30 +136,29 @@ def pack_bank(
         linear_levels: number of values of a weight, at most 65536.
         compress: whether the file is compressed, which takes most of the time.
     """
-    if not 2 <= levels <= 256:
-        raise ValueError(f"`levels` must be from 2 to 256; got {levels}.")
-    if not 2 <= linear_levels <= 65536:
-        raise ValueError(f"`linear_levels` must be from 2 to 65536; got {linear_levels}.")
+    for name, value, most in (("levels", levels, 256), ("linear_levels", linear_levels, 65536)):
+        check_positive(name, value)
+        if not 2 <= value <= most:
+            raise ValueError(f"`{name}` must be from 2 to {most}; got {value}.")
+    labels, rows = _check_splits(splits, linear)
     arrays: dict[str, np.ndarray] = {"format": np.array(_FORMAT)}
-    for name, rows in splits.items():
-        arrays[f"y_{name}"] = check_classes(f"`{name}`", rows["y"], _MAX_CLASSES).astype(np.int16)
+    arrays |= {f"y_{name}": y.astype(np.int16) for name, y in labels.items()}
 
-    def add(name: str, values: list[np.ndarray], axis: int, levels: int, kind: type[np.floating]) -> None:
-        found = np.concatenate([np.asarray(value, np.float32) for value in values])
-        if not np.isfinite(found).all():
-            raise ValueError(f"`{name}` must be finite; some are not.")
-        parts = _quantize(found, axis, levels, kind)
+    def add(name: str, values: np.ndarray, axis: int, levels: int, kind: type[np.floating]) -> None:
+        parts = _quantize(name, values, axis, levels, kind)
         # Dimension by dimension, which compresses better.
         parts[""] = np.asfortranarray(parts[""])
         arrays.update({f"{name}{part}": value for part, value in parts.items()})
 
-    if all("features" in rows for rows in splits.values()):
-        add("features", [rows["features"] for rows in splits.values()], 0, levels, np.float32)
+    if "features" in rows:
+        add("features", rows["features"], 0, levels, np.float32)
     if linear is None:
-        add("logits", [rows["logits"] for rows in splits.values()], 1, levels, np.float16)
+        add("logits", rows["logits"], 1, levels, np.float16)
     else:
-        add("weight", [linear.weight], 1, linear_levels, np.float32)
-        arrays["bias"] = np.asarray(linear.bias, np.float32)
+        num_classes = len(linear.weight)
+        weight = _matrix("`linear.weight`", linear.weight, (num_classes, rows["features"].shape[1]))
+        add("weight", weight, 1, linear_levels, np.float32)
+        arrays["bias"] = _matrix("`linear.bias`", np.reshape(linear.bias, (1, -1)), (1, num_classes))[0]
     method = zipfile.ZIP_LZMA if compress else zipfile.ZIP_STORED
     with atomic_file(pathlib.Path(path)) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         for name, value in arrays.items():
@@ -161,9 +213,8 @@ class PackedBank:
         """Return a split, or a part of it, for `fit`: `x` is a dictionary of features and logits."""
         if split not in self._rows:
             raise ValueError(f"`split` must be among {', '.join(self._rows)}; got {split!r}.")
+        stop = check_stretch(start, stop, self.splits[split])
         features, logits, y = (values[start:stop] for values in self._rows[split])
-        if len(y) == 0:
-            raise ValueError(f"`start` must be from 0 to below {self.splits[split]}, where examples end; got {start}.")
         return Batch({"features": features, "logits": logits}, y, np.arange(start, start + len(y), dtype=np.int32))
 
     def example(self) -> dict[str, Array]:

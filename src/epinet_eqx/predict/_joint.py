@@ -11,7 +11,7 @@ from .._counts import count_log_probs
 from .._draws import Draws, LogSum, check_draws, check_result, outputs_at
 from .._enn import AbstractENN
 from .._examples import check_examples, check_targets
-from .._likelihoods import CATEGORICAL, AbstractLikelihood, target_log_probs
+from .._likelihoods import CATEGORICAL, AbstractLikelihood, check_classes, target_log_probs
 
 _MAX_TABLE = 2**20
 
@@ -139,6 +139,7 @@ def joint_log_probs(
     """
     draws = check_draws(enn, draws)
     examples = check_examples(enn, "x", x)
+    check_classes(examples.num_outputs)
     entries = examples.num_outputs**examples.length
     if entries > _MAX_TABLE:
         raise ValueError(

@@ -9,7 +9,7 @@ from .._checks import refuse_nan
 from .._draws import Draws, LogSum, check_draws, check_result, choose_batch_size, map_batches, outputs_at
 from .._enn import AbstractENN
 from .._examples import check_examples
-from .._likelihoods import CATEGORICAL, AbstractLikelihood, AbstractOutcomes
+from .._likelihoods import CATEGORICAL, AbstractLikelihood, AbstractOutcomes, check_classes
 from .._xla import sum_by_product
 
 
@@ -44,6 +44,7 @@ def marginal_log_probs(
     """
     draws = check_draws(enn, draws)
     examples = check_examples(enn, "x", x)
+    check_classes(examples.num_outputs)
     batch_size = choose_batch_size(draws, examples.num_outputs)
     result = _marginal_log_probs(enn, examples.x, examples.length, examples.num_outputs, draws, batch_size)
     return check_result("marginal log-probabilities", result, draws)
