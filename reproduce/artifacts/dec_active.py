@@ -41,7 +41,7 @@ ARTIFACT = Artifact(
             num_targets=10,
             level=0.5,
         ),
-        "laptop": ActiveLearning(num_runs=5, num_rounds=9, num_steps=300, num_pool=400, num_targets=25, level=0.8),
+        "laptop": ActiveLearning(num_runs=20, num_rounds=9, num_steps=300, num_pool=400, num_targets=25, level=0.8),
         "paper": ActiveLearning(),
     },
     seed=202,

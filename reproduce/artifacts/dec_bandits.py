@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from ..artifact import Artifact, Tolerance
 from ..claims import Choice, Claim, Difference, at_most
-from ..configs.decisions import Bandits, BanditSize
+from ..configs.decisions import Bandits, BanditSize, bandit_variants
 from ..configs.testbed import FEW
 from ..stats import SEEDS, Rows, where
 from ..style import AGENTS, INK, MUTED, Look
@@ -34,12 +34,13 @@ ARTIFACT = Artifact(
             bandits=("neural",),
             variants=FEW,
             rules=("greedy",),
-            size=BanditSize(num_steps=40, num_runs=2, num_actions=5, pooling=4, batch_size=4, num_points=4),
+            size=BanditSize(num_steps=40, num_runs=2, actions_per_dim=1, pooling=4, batch_size=4, num_points=4),
         ),
         "laptop": Bandits(
+            variants=bandit_variants((3, 10), 10),
             matched=("neural",),
             with_rules=("neural",),
-            size=BanditSize(num_steps=1000, num_runs=8, num_actions=50, pooling=2, batch_size=32),
+            size=BanditSize(num_steps=1000, num_runs=12, pooling=2),
         ),
         "paper": Bandits(),
     },

@@ -22,25 +22,30 @@ def bandit_variants(sizes: tuple[int, ...], plus: int) -> tuple[Variant, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class BanditSize:
-    """How large the bandits are, and how long they run.
+    """How large the bandits are, and how long they run; by default as in the authors' bandit.
 
     Attributes:
         num_steps: number of steps.
         num_runs: number of runs, each with its own environment and agent.
-        num_actions: number of actions of the linear and the neural bandit.
+        actions_per_dim: actions of the linear and the neural bandit, over their dimension.
         input_dim: features of an action of these.
         pooling: side of the squares of pixels that images are averaged over; 1 leaves them as they are.
         batch_size: number of observations of an update.
         num_points: number of points of a regret curve.
     """
 
-    num_steps: int = 2000
+    num_steps: int = 10_000
     num_runs: int = 20
-    num_actions: int = 100
+    actions_per_dim: int = 50
     input_dim: int = 10
     pooling: int = 1
-    batch_size: int = 100
+    batch_size: int = 128
     num_points: int = 20
+
+    @property
+    def num_actions(self) -> int:
+        """The number of actions of the linear and the neural bandit."""
+        return self.actions_per_dim * self.input_dim
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,11 +155,20 @@ class ActiveLearning:
 
 
 def thesis_variants(sizes: tuple[int, ...]) -> tuple[Variant, ...]:
-    """Return agents that differ in what they know jointly: all that are trained by Algorithm 1, and changed epinets."""
-    names = ("mlp", "dropout", "bbb", "hypermodel", "epinet")
-    changed = tuple(variant_of("epinet", prior_scale=value) for value in (0.0, 1.0))
+    """Return agents that differ in what they know jointly, cheap ones first.
+
+    All that are trained by Algorithm 1, with other scales of priors and other rates of dropout: a correlation over
+    few agents says little, and these cost little.
+
+    Args:
+        sizes: sizes of the ensembles.
+    """
+    scales = tuple(variant_of("epinet", prior_scale=value) for value in (0.0, 0.1, 1.0, 3.0))
+    rates = tuple(variant_of("dropout", rate=value) for value in (0.3, 0.5))
+    plus = tuple(variant_of("ensemble+", num_particles=sizes[0], prior_scale=value) for value in (1.0, 10.0))
     ensembles = tuple(variant_of(name, num_particles=size) for size in sizes for name in ("ensemble", "ensemble+"))
-    return (*(variant_of(name) for name in names), *changed, *ensembles)
+    named = tuple(variant_of(name) for name in ("mlp", "epinet", "dropout"))
+    return (*named, *scales, *rates, *plus, *ensembles, variant_of("bbb"), variant_of("hypermodel"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +181,7 @@ class ThesisOf:
     data_ratio: int
     num_problems: int
     num_batches: int
-    num_actions: int
+    actions_per_dim: int
     num_steps: int
     batch_size: int
 
@@ -183,20 +197,20 @@ class Thesis:
         data_ratio: their number of training examples over the dimension.
         num_problems: problems of each setting; each is also a bandit whose rewards are labels of the same true model.
         num_batches: pairs of anchors that a divergence is averaged over.
-        num_actions: number of actions of a bandit.
+        actions_per_dim: actions of a bandit over its dimension.
         num_steps: steps in a bandit.
         batch_size: number of observations of an update.
     """
 
     variants: tuple[Variant, ...] = thesis_variants((3, 10, 30))
-    input_dims: tuple[int, ...] = (2, 10, 100)
+    input_dims: tuple[int, ...] = (2, 10)
     temperatures: tuple[float, ...] = (0.01, 0.1, 0.5)
     data_ratio: int = 10
-    num_problems: int = 10
+    num_problems: int = 20
     num_batches: int = 1000
-    num_actions: int = 100
-    num_steps: int = 1000
-    batch_size: int = 100
+    actions_per_dim: int = 50
+    num_steps: int = 10_000
+    batch_size: int = 128
 
     def units(self) -> Mapping[str, ThesisOf]:
         """Return one run per agent and setting."""

@@ -21,17 +21,15 @@ from epinet_eqx.bandits import (
 from epinet_eqx.data import digits
 
 from ..configs.decisions import BanditOf, BanditSize
-from ..configs.testbed import Variant, variant_of
+from ..configs.testbed import variant_of
 from ..record import Row
-from .decision_agents import bandit_agent, example_flops, knowledge_of, sgd_agent
+from .decision_agents import bandit_agent, example_flops, knowledge_of
 
 # The middle one of the testbed's temperatures.
 _TEMPERATURE = 0.1
 # Rewards of the linear bandit have a variance of one: at this temperature so have the prior functions of the epinet.
 _LINEAR_TEMPERATURE = 1 / 3
 _NOISE_SCALE = 0.3
-# The tuned decay is for labels that are drawn from the prior; on digits it leaves no agent anything to learn with.
-DIGITS_DECAY = 1 / 40
 
 
 class LinearEnvironment(eqx.Module):
@@ -73,11 +71,6 @@ def digit_bandit(pooling: int) -> ClassificationBandit:
     return image_bandit(images, np.concatenate([part.y for part in parts]), pooling)
 
 
-def on_digits(variant: Variant) -> Variant:
-    """Return an agent whose decay suits digits, and other images."""
-    return variant_of(variant.agent, **dict(variant.changes), decay=DIGITS_DECAY * sgd_agent(variant).decay)  # pyright: ignore[reportAttributeAccessIssue]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """Where agents act, and what they know of it."""
@@ -87,12 +80,11 @@ class Place:
     num_outputs: int
     temperature: float
     noise_scale: float | None = None
-    images: bool = False
 
 
 def place_of_images(bandit: ClassificationBandit) -> Place:
     """Return the place of a bandit of images."""
-    return Place(environment=bandit, input_dim=bandit.input_dim, num_outputs=2, temperature=_TEMPERATURE, images=True)
+    return Place(environment=bandit, input_dim=bandit.input_dim, num_outputs=2, temperature=_TEMPERATURE)
 
 
 def find_place(bandit: str, size: BanditSize) -> Place:
@@ -113,13 +105,11 @@ def find_place(bandit: str, size: BanditSize) -> Place:
 
 def _make_agent(config: BanditOf, place: Place, batch_size: int) -> ENNAgent:
     """Return the agent of a run."""
-    num_steps = config.size.num_steps
     return bandit_agent(
-        on_digits(config.variant) if place.images else config.variant,
+        config.variant,
         knowledge_of(place.input_dim, place.num_outputs, place.temperature),
         config.rule,
         batch_size=batch_size,
-        num_steps=num_steps,
         noise_scale=place.noise_scale,
     )
 

@@ -1,7 +1,6 @@
 """The testbed's agents as agents of bandits: tuned hyperparameters, and batches of equal or of matched compute."""
 
 import dataclasses
-import functools as ft
 from collections.abc import Callable
 from typing import Any
 
@@ -24,8 +23,16 @@ from epinet_eqx.bandits import (
     ThompsonSampling,
     UpperConfidenceBound,
 )
-from epinet_eqx.losses import L2, AbstractLoss, SquaredLoss
-from epinet_eqx.testbed import AbstractSGDAgent, EpinetAgent, PriorKnowledge, find_agent
+from epinet_eqx.losses import AbstractLoss, CrossEntropy, GaussianKL, SquaredLoss
+from epinet_eqx.testbed import (
+    AbstractSGDAgent,
+    BBBAgent,
+    EnsembleAgent,
+    EnsemblePlusAgent,
+    EpinetAgent,
+    PriorKnowledge,
+    find_agent,
+)
 
 from ..configs.testbed import Variant
 
@@ -64,24 +71,35 @@ def knowledge_of(input_dim: int, num_classes: int, temperature: float) -> PriorK
 
 
 def prior_power(agent: AbstractSGDAgent) -> float:
-    """Return the power of the number of examples that an agent's tuned decay falls with."""
+    """Return the power of the number of labels that an agent's decay, tuned on given data, falls with."""
     return agent.decay_power if isinstance(agent, EpinetAgent) else 1.0
 
 
-def _loss(agent: AbstractSGDAgent, knowledge: PriorKnowledge, noise_scale: float | None) -> AbstractLoss:
-    """Return the loss of an agent, for one example; that of a regression is the log-likelihood up to a factor."""
-    loss = agent.loss(knowledge)
+def bandit_loss(agent: AbstractSGDAgent, knowledge: PriorKnowledge, noise_scale: float | None) -> AbstractLoss:
+    r"""Return the loss of an agent of a bandit, whose penalty is divided by the number of observations.
+
+    The authors' bandit replaces the tuned decay by $2 \rho s / n$, with $s$ the factor of the agent's own decay; the
+    divergence of Bayes by backprop counts $2 \sqrt\rho / n$. A regression has its log-likelihood up to a factor.
+    """
+    if isinstance(agent, BBBAgent):
+        scale = 2 * agent.scale * jnp.sqrt(knowledge.temperature)
+        return CrossEntropy(penalty=GaussianKL(1, agent.prior_std, scale=scale))
+    l2 = 2 * knowledge.temperature * decay_of(agent)
     if noise_scale is None:
-        return loss
-    assert isinstance(loss.penalty, L2)
+        return CrossEntropy(l2=l2)
     # The log-likelihood is the squared error over twice the variance: here the penalty is multiplied instead.
-    return SquaredLoss(l2=2 * noise_scale**2 * loss.penalty.scale)
+    return SquaredLoss(l2=2 * noise_scale**2 * l2)
 
 
-@ft.cache
-def _adam(learning_rate: float) -> optax.GradientTransformation:
-    """Return the optimizer, one object per learning rate: a compiled loop is found again by its identity."""
-    return optax.adam(learning_rate)
+def decay_of(agent: AbstractSGDAgent) -> float:
+    """Return the factor of an agent's decay, per particle where the loss is a mean over particles."""
+    decay: float = agent.decay  # pyright: ignore[reportAttributeAccessIssue]
+    return decay / agent.num_particles if isinstance(agent, EnsembleAgent | EnsemblePlusAgent) else decay
+
+
+_REPLAY = 10_000
+# One object: a compiled loop is found again by its identity.
+_ADAM = optax.adam(1e-3)
 
 
 def bandit_agent(
@@ -90,32 +108,32 @@ def bandit_agent(
     rule: str,
     *,
     batch_size: int,
-    num_steps: int,
     noise_scale: float | None = None,
 ) -> ENNAgent:
-    """Return an agent of the testbed as one that acts and learns.
+    """Return an agent of the testbed as one that acts and learns, by the protocol of the authors' bandit.
+
+    One step of Adam after each observation, at a learning rate of 1e-3, on a batch from a replay of 10,000.
 
     Args:
         variant: the agent.
         knowledge: what it knows, by `knowledge_of`.
         rule: name of its rule.
         batch_size: number of examples of an update.
-        num_steps: the number of steps to come.
         noise_scale: standard deviation of rewards on the line; None for rewards of 0 and 1.
     """
     agent = sgd_agent(variant)
-    plan = agent.plan(knowledge.input_dim, num_steps)
+    plan = agent.plan(knowledge.input_dim, 1)
     # Agents with particles train all of them in each step.
     finite = variant.agent in ("mlp", "ensemble", "ensemble+")
     return ENNAgent(
         InitialENN(agent, knowledge),
-        _loss(agent, knowledge, noise_scale),
+        bandit_loss(agent, knowledge, noise_scale),
         BernoulliReward() if noise_scale is None else GaussianReward(),
         RULES[rule],
-        optimizer=_adam(plan.learning_rate),
+        optimizer=_ADAM,
         batch_size=batch_size,
         num_index_samples=None if finite else plan.num_index_samples,
-        prior_power=prior_power(agent),
+        buffer_size=_REPLAY,
     )
 
 

@@ -88,14 +88,14 @@ def _uniform_regrets(environment: TestbedEnvironment, keys: Array) -> Float[Arra
 
 def _regrets(config: ThesisOf, *, key: PRNGKeyArray) -> np.ndarray:
     """Return the regret of each run over that of uniform choice."""
-    environment = TestbedEnvironment(jnp.asarray(config.temperature, dtype=float), config.input_dim, config.num_actions)
+    num_actions = config.actions_per_dim * config.input_dim
+    environment = TestbedEnvironment(jnp.asarray(config.temperature, dtype=float), config.input_dim, num_actions)
     keys = run_keys(config, key=key)
     agent = bandit_agent(
         config.variant,
         knowledge_of(config.input_dim, 2, config.temperature),
         "thompson",
         batch_size=config.batch_size,
-        num_steps=config.num_steps,
     )
     runs = run_bandits(agent, environment, num_steps=config.num_steps, keys=keys)
     uniform = config.num_steps * _uniform_regrets(environment, jr.clone(keys))

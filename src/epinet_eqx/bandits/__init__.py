@@ -7,6 +7,14 @@ agent = ENNAgent(make_enn, CrossEntropy(l2=0.3), BernoulliReward(), ThompsonSamp
 runs = run_bandits(agent, lambda key: NeuralBandit.generate(10, 100, key=key), num_steps=1000, keys=jr.split(key, 20))
 runs.regret  # 20 curves of 1000 steps, from one compiled program
 ```
+
+Outside of a simulation the same agent learns from what really happens:
+
+```python
+learner = OnlineLearner.start(agent, candidates, key=learner_key)
+decision = learner.act(candidates, key=choice_key)
+learner = learner.observe(candidates[decision.action], reward)
+```
 """
 
 from ._agent import AbstractBanditAgent as AbstractBanditAgent
@@ -17,6 +25,8 @@ from ._bandits import ClassificationBandit as ClassificationBandit
 from ._bandits import LinearBandit as LinearBandit
 from ._bandits import NeuralBandit as NeuralBandit
 from ._bandits import Round as Round
+from ._learner import Decision as Decision
+from ._learner import OnlineLearner as OnlineLearner
 from ._replay import ReplayBuffer as ReplayBuffer
 from ._reward_models import AbstractRewardModel as AbstractRewardModel
 from ._reward_models import BernoulliReward as BernoulliReward

@@ -16,7 +16,7 @@ from .._draws import outputs_at
 from .._enn import AbstractENN
 from .._keys import named_keys
 from .._tree import trainable_mask
-from ..losses import AbstractLoss, Batch, share_prior
+from ..losses import AbstractLoss, Batch, anchored, share_prior
 from ..training import EpistemicObjective, TrainState, loop_steps
 from ._replay import ReplayBuffer
 from ._reward_models import AbstractRewardModel
@@ -24,11 +24,11 @@ from ._rules import AbstractRule
 
 
 class AbstractBanditAgent(eqx.Module):
-    """An agent that acts and learns by pure functions of its state, a pytree; `run_bandit` loops over them."""
+    """An agent that acts and learns by pure functions of its state, a pytree; `OnlineLearner` keeps the state."""
 
     @abc.abstractmethod
-    def init(self, inputs: PyTree[Any], num_steps: int, *, key: PRNGKeyArray) -> PyTree:
-        """Return the initial state for a run of `num_steps` steps; `inputs` has the shapes of a round's inputs."""
+    def init(self, inputs: PyTree[Any], capacity: int, *, key: PRNGKeyArray) -> PyTree:
+        """Return the state before the first observation, for at most `capacity` of them; `inputs` has their shapes."""
 
     @abc.abstractmethod
     def policy(self, state: PyTree, inputs: PyTree[Array], *, key: PRNGKeyArray) -> Float[Array, " actions"]:
@@ -85,6 +85,7 @@ class ENNAgent(AbstractBanditAgent):
     batch_size: int = eqx.field(static=True)
     num_index_samples: int | None = eqx.field(static=True)
     buffer_size: int | None = eqx.field(static=True)
+    anchored: bool = eqx.field(static=True)
     prior_power: Float[Array, ""]
 
     def __init__(
@@ -99,6 +100,7 @@ class ENNAgent(AbstractBanditAgent):
         batch_size: int = 32,
         num_index_samples: int | None = 8,
         buffer_size: int | None = None,
+        anchored: bool = False,
         prior_power: float | Float[Array, ""] = 1.0,
     ):
         """Initialize the agent.
@@ -115,6 +117,7 @@ class ENNAgent(AbstractBanditAgent):
             num_index_samples: index samples of an update; None takes each index of a finite support once, which trains
                 all particles of an ensemble.
             buffer_size: number of latest observations that are kept; by default all.
+            anchored: whether the penalty pulls toward the initial parameters instead of zero; it must be `L2`.
             prior_power: the penalty is divided by this power of the number of observations: 1 for a prior, less for a
                 penalty tuned to decay more slowly, such as that of the testbed's epinet.
         """
@@ -133,13 +136,15 @@ class ENNAgent(AbstractBanditAgent):
         self.batch_size = batch_size
         self.num_index_samples = num_index_samples
         self.buffer_size = buffer_size
+        self.anchored = anchored
         self.prior_power = check_scalar("prior_power", jnp.asarray(prior_power, dtype=float), minimum=0.0)
 
-    def init(self, inputs: PyTree[Any], num_steps: int, *, key: PRNGKeyArray) -> LearnerState:
+    def init(self, inputs: PyTree[Any], capacity: int, *, key: PRNGKeyArray) -> LearnerState:
         """Return the state before the first step."""
         enn_key, loss_key = named_keys(key, "enn", "loss")
         enn = self.make_enn(enn_key)
         loss = self.loss if isinstance(self.loss, AbstractLoss) else self.loss(loss_key)
+        loss = anchored(loss, enn) if self.anchored else loss
         if self.num_index_samples is None and enn.index.support() is None:
             raise ValueError(
                 "`num_index_samples` must be given for an index without a finite support, "
@@ -147,7 +152,7 @@ class ENNAgent(AbstractBanditAgent):
             )
         x = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), inputs)
         y = jax.eval_shape(self.reward_model.target, jax.ShapeDtypeStruct((), jnp.zeros(()).dtype))
-        buffer = ReplayBuffer.empty(x, y, num_steps if self.buffer_size is None else min(num_steps, self.buffer_size))
+        buffer = ReplayBuffer.empty(x, y, capacity if self.buffer_size is None else min(capacity, self.buffer_size))
         opt_state = None
         if self.num_updates > 0:
             opt_state = self.optimizer.init(eqx.filter(enn, trainable_mask(enn)))

@@ -39,6 +39,10 @@ class ReplayBuffer(eqx.Module):
         slot = number % self.capacity
         new = (x, y, number.astype(jnp.int32))
         old = (self.data.x, self.data.y, self.data.i)
+        # Setting an entry would broadcast it.
+        shapes = [jax.tree.map(lambda leaf: leaf.shape[1:], old[0]), jax.tree.map(jnp.shape, x)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"`x` must have the shape of a candidate, {shapes[0]}; got {shapes[1]}.")
         return ReplayBuffer(Batch(*jax.tree.map(lambda leaf, entry: leaf.at[slot].set(entry), old, new)))
 
     def sample(self, count: Int[Array, ""], batch_size: int, *, key: PRNGKeyArray) -> Batch:

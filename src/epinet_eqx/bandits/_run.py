@@ -13,7 +13,7 @@ from .._keys import named_keys
 from .._xla import jit_for_one_run, jit_unoptimized
 from ._agent import AbstractBanditAgent
 from ._bandits import AbstractBandit
-from ._rules import draw_action
+from ._learner import OnlineLearner
 
 
 class BanditRun(eqx.Module):
@@ -22,12 +22,14 @@ class BanditRun(eqx.Module):
     Attributes:
         actions: the action of each step.
         rewards: the reward of each step.
+        propensities: the probability with which the rule chose the action, given its indices; see `Decision`.
         regrets: expected reward of the best action minus that of the chosen one; NaN once the agent has failed.
         state: state of the agent after the last step.
     """
 
     actions: Int[Array, "*runs steps"]
     rewards: Float[Array, "*runs steps"]
+    propensities: Float[Array, "*runs steps"]
     regrets: Float[Array, "*runs steps"]
     state: PyTree
 
@@ -40,34 +42,36 @@ class BanditRun(eqx.Module):
 def _prepare(
     agent: AbstractBanditAgent, environment: AbstractBandit, num_steps: int, key: PRNGKeyArray
 ) -> tuple[PyTree, PRNGKeyArray]:
-    """Return the state of the agent before the first step, and the key of the steps."""
-    agent_key, loop_key = named_keys(key, "agent", "steps")
+    """Return the learner before the first step, without its agent and its count, and the key of the steps."""
+    learner_key, loop_key = named_keys(key, "learner", "steps")
     shapes = eqx.filter_eval_shape(lambda key: environment.round(key=key), loop_key)
-    return agent.init(shapes.inputs, num_steps, key=agent_key), loop_key
+    learner = OnlineLearner.start(agent, shapes.inputs, capacity=num_steps, key=learner_key)
+    return (learner.state, learner.key), loop_key
 
 
 def _act(
-    agent: AbstractBanditAgent, environment: AbstractBandit, num_steps: int, state: PyTree, key: PRNGKeyArray
+    agent: AbstractBanditAgent, environment: AbstractBandit, num_steps: int, start: PyTree, key: PRNGKeyArray
 ) -> BanditRun:
-    """Return the run of an agent from its first state."""
+    """Return the run of an agent from its first state: the online learner in a scan."""
+    state, learner_key = start
+    # The count is made here, and not an argument: runs side by side share it, and write to the same place.
+    learner = OnlineLearner(agent, state, jnp.zeros((), jnp.int32), learner_key)
     # Leaves that are not arrays (activations, say) are constant, and a scan cannot carry them.
-    arrays, static = eqx.partition(state, eqx.is_array)
+    arrays, static = eqx.partition(learner, eqx.is_array)
 
-    def body(arrays: PyTree, step: Int[Array, ""]) -> tuple[PyTree, tuple[Array, Array, Array]]:
-        keys = named_keys(jr.fold_in(key, step), "round", "policy", "action", "reward", "observe")
-        round_key, policy_key, action_key, reward_key, observe_key = keys
-        state = eqx.combine(arrays, static)
+    def body(arrays: PyTree, step: Int[Array, ""]) -> tuple[PyTree, tuple[Array, ...]]:
+        round_key, choice_key, reward_key = named_keys(jr.fold_in(key, step), "round", "choice", "reward")
+        learner = eqx.combine(arrays, static)
         inputs, expected = environment.round(key=round_key)
-        probs = agent.policy(state, inputs, key=policy_key)
-        action = draw_action(probs, key=action_key)
+        action, propensity, _ = learner.act(inputs, key=choice_key)
         reward = environment.reward(expected[action], key=reward_key)
-        chosen = jax.tree.map(lambda leaf: leaf[action], inputs)
-        state = agent.observe(state, step, chosen, reward, key=observe_key)
-        regret = jnp.where(jnp.any(jnp.isnan(probs)), jnp.nan, jnp.max(expected) - expected[action])
-        return eqx.filter(state, eqx.is_array), (action, reward, regret)
+        learner = learner.observe(jax.tree.map(lambda leaf: leaf[action], inputs), reward)
+        regret = jnp.where(jnp.isnan(propensity), jnp.nan, jnp.max(expected) - expected[action])
+        return eqx.filter(learner, eqx.is_array), (action, reward, propensity, regret)
 
-    arrays, (actions, rewards, regrets) = jax.lax.scan(body, arrays, jnp.arange(num_steps, dtype=jnp.int32))
-    return BanditRun(actions, rewards, regrets, eqx.combine(arrays, static))
+    arrays, found = jax.lax.scan(body, arrays, jnp.arange(num_steps, dtype=jnp.int32))
+    actions, rewards, propensities, regrets = found
+    return BanditRun(actions, rewards, propensities, regrets, eqx.combine(arrays, static).state)
 
 
 # Two programs: weights are drawn once, and optimizing that code took three times as long as compiling the loop.
@@ -102,8 +106,8 @@ def run_bandit(
     check_positive("num_steps", num_steps)
     traced = _inside((agent, environment, key))
     prepare, act = (_prepare, _act) if traced else (_prepare_compiled, _act_compiled)
-    state, loop_key = prepare(agent, environment, num_steps, key)
-    return _checked(agent, act(agent, environment, num_steps, state, loop_key))
+    start, loop_key = prepare(agent, environment, num_steps, key)
+    return _checked(agent, act(agent, environment, num_steps, start, loop_key))
 
 
 def _prepare_all(
@@ -129,17 +133,17 @@ def _act_all(
     shared: AbstractBandit | None,
     own: AbstractBandit | None,
     num_steps: int,
-    states: PyTree,
+    starts: PyTree,
     keys: Key[Array, " runs"],
 ) -> BanditRun:
     """Return all runs, in one environment or each in its own."""
 
-    def one(own: AbstractBandit | None, state: PyTree, key: PRNGKeyArray) -> BanditRun:
+    def one(own: AbstractBandit | None, start: PyTree, key: PRNGKeyArray) -> BanditRun:
         environment = shared if own is None else own
         assert environment is not None
-        return _act(agent, environment, num_steps, state, key)
+        return _act(agent, environment, num_steps, start, key)
 
-    return eqx.filter_vmap(one)(own, states, keys)
+    return eqx.filter_vmap(one)(own, starts, keys)
 
 
 _prepare_all_compiled = jit_unoptimized(_prepare_all)
@@ -166,6 +170,6 @@ def run_bandits(
         raise ValueError(f"`keys` must hold one key per run; got shape {keys.shape}.")
     traced = _inside((agent, environment, keys))
     prepare, act = (_prepare_all, _act_all) if traced else (_prepare_all_compiled, _act_all_compiled)
-    own, states, loop_keys = prepare(agent, environment, num_steps, keys)
+    own, starts, loop_keys = prepare(agent, environment, num_steps, keys)
     shared = environment if isinstance(environment, AbstractBandit) else None
-    return _checked(agent, act(agent, shared, own, num_steps, states, loop_keys))
+    return _checked(agent, act(agent, shared, own, num_steps, starts, loop_keys))

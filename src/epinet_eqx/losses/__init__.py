@@ -16,5 +16,7 @@ from ._penalty import L2 as L2
 from ._penalty import AbstractPenalty as AbstractPenalty
 from ._penalty import GaussianKL as GaussianKL
 from ._penalty import ScaleMixtureKL as ScaleMixtureKL
+from ._prior_share import AnchoredL2 as AnchoredL2
 from ._prior_share import PriorShare as PriorShare
+from ._prior_share import anchored as anchored
 from ._prior_share import share_prior as share_prior
