@@ -2,6 +2,7 @@
 
 import math
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -13,6 +14,7 @@ from epinet_eqx.networks import (
     Conv,
     ConvNet,
     FunctionNetwork,
+    Linear,
     equinox_uniform,
     glorot_uniform,
     truncated_normal,
@@ -37,6 +39,21 @@ def test_mlp_without_hidden_layers_is_affine(getkey):
     mlp = MLP(3, 2, (), feature_layers=(0,), key=getkey())
     x = jr.normal(getkey(), (3,))
     assert jnp.allclose(mlp(x), mlp.layers[0].weight @ x + mlp.layers[0].bias)
+
+
+def test_a_constructor_draws_all_layers_in_one_program(getkey, caplog):
+    key, make = getkey(), lambda key: MLP(3, 2, (7, 6), key=key)
+    with jax.log_compiles():
+        mlp = make(key)
+    compiled = [record for record in caplog.records if record.getMessage().startswith("Compiling")]
+    assert len([record for record in compiled if "linear_layers" in record.getMessage()]) == 1
+    assert len(compiled) <= 2  # The other one copies the key.
+    # Inside another program it is a part of that one; the numbers are those of one layer after another.
+    parts = [Linear(*sizes, key=own) for sizes, own in zip([(3, 7), (7, 6), (6, 2)], jr.split(jr.clone(key), 3))]
+    many = eqx.filter_vmap(make)(jr.clone(key)[None])
+    for traced in (eqx.filter_jit(make)(jr.clone(key)), jax.tree.map(lambda leaf: leaf[0], many)):
+        for layer, one, part in zip(mlp.layers, traced.layers, parts, strict=True):
+            assert jnp.array_equal(layer.weight, one.weight) and jnp.array_equal(layer.weight, part.weight)
 
 
 def test_parameter_counts_of_the_paper(getkey):

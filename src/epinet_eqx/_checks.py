@@ -65,7 +65,7 @@ def check_shape(name: str, x: Shaped[Array, "..."], shape: tuple[int, ...]) -> N
         raise ValueError(f"`{name}` must have shape {shape}; got {x.shape}.")
 
 
-def require(x: PyTree, failed: Array | bool, message: str) -> PyTree:
+def require(x: PyTree, failed: Array | bool | np.bool_, message: str) -> PyTree:
     """Return `x`; raise `message` where `failed` holds: at once if its value is known, else when the program runs."""
     if is_traced(failed):
         return eqx.error_if(x, failed, message)
@@ -74,7 +74,7 @@ def require(x: PyTree, failed: Array | bool, message: str) -> PyTree:
     return x
 
 
-def _on_host(leaf: Shaped[Array, "..."]) -> Any:
+def on_host(leaf: Shaped[Array, "..."]) -> Any:
     """Return an array that is in the memory of the CPU as a NumPy array, which needs no compiled programs."""
     if is_traced(leaf) or any(device.platform != "cpu" for device in leaf.devices()) or not leaf.is_fully_addressable:
         return leaf
@@ -96,7 +96,7 @@ def check_finite(name: str, tree: PyTree) -> PyTree:
     """Return `tree`, whose floating-point arrays must hold neither NaN nor infinity."""
     floats = [leaf for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array(leaf)]
     for leaf in floats:
-        host = _on_host(leaf)
+        host = on_host(leaf)
         count = np.sum(~np.isfinite(host)) if isinstance(host, np.ndarray) else _count_nonfinite(leaf)
         if not is_traced(count):
             count = int(count)
@@ -115,7 +115,7 @@ def check_labels(name: str, y: Int[Array, "..."], num_classes: int) -> Int[Array
     """Return `y`, whose entries must be classes `0..num_classes - 1`."""
     if y.size == 0:
         raise ValueError(f"`{name}` must not be empty; got shape {y.shape}.")
-    host = _on_host(y)
+    host = on_host(y)
     low, high = (host.min(), host.max()) if isinstance(host, np.ndarray) else _extremes(y)
     if not is_traced(low):
         low, high = int(low), int(high)
@@ -152,7 +152,10 @@ def check_scalar(name: str, value: Float[Array, ""], *, minimum: float = -float(
     """Return `value`, which must be finite and at least `minimum`."""
     found = "" if is_traced(value) else f"; got {float(value)}"
     bound = "" if minimum == -float("inf") else f" and at least {minimum:g}"
-    return require(value, ~(jnp.isfinite(value) & (value >= minimum)), f"`{name}` must be finite{bound}{found}.")
+    number = on_host(value)
+    # A comparison of its own for infinity, since `isfinite` of NumPy and of JAX take each only their own arrays.
+    failed = ~((number >= minimum) & (abs(number) < float("inf")))
+    return require(value, failed, f"`{name}` must be finite{bound}{found}.")
 
 
 def num_examples(name: str, tree: PyTree) -> int:

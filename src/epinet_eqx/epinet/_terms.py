@@ -14,7 +14,7 @@ from .._enn import AbstractENN
 from .._init import Initializer, glorot_uniform, truncated_normal
 from ..combinators import AbstractWrapper, Prior
 from ..indices import GaussianIndex
-from ..networks import MLP, AbstractNetwork, ConvNet, Linear
+from ..networks import MLP, AbstractNetwork, ConvNet, Linear, linear_layers
 
 
 class TermInput(NamedTuple):
@@ -93,11 +93,7 @@ class MLPEpinet(AbstractENN):
         check_positive("num_classes", num_classes)
         check_sizes("hidden", hidden)
         sizes = (feature_dim + index_dim, *hidden, index_dim * num_classes)
-        keys = jr.split(key, len(sizes) - 1)
-        self.layers = tuple(
-            Linear(size_in, size_out, initializer=initializer, key=layer_key)
-            for size_in, size_out, layer_key in zip(sizes[:-1], sizes[1:], keys, strict=True)
-        )
+        self.layers = linear_layers(sizes, initializer=initializer, key=key)
         self.feature_dim = feature_dim
         self.index = GaussianIndex(index_dim)
         self.num_classes = num_classes

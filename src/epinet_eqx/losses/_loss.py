@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 
-from .._checks import check_finite, check_scalar, is_traced, require
+from .._checks import check_finite, check_scalar, is_traced, on_host, require
 from .._enn import AbstractENN
 from .._likelihoods import CATEGORICAL, AbstractLikelihood, Gaussian
 from .._tree import trainable_mask
@@ -181,7 +181,8 @@ class CrossEntropy(AbstractLoss):
         value = jnp.asarray(label_smoothing, dtype=float)
         found = "" if is_traced(value) else f"; got {float(value)}"
         message = f"`label_smoothing` must be from 0 to 1{found}."
-        self.label_smoothing = require(value, ~((value >= 0) & (value <= 1)), message)
+        share = on_host(value)
+        self.label_smoothing = require(value, ~((share >= 0) & (share <= 1)), message)
         self.penalty = choose_penalty(l2, penalty)
         self.bootstrap = bootstrap
         self.noise_key = None

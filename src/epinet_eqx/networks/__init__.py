@@ -21,6 +21,7 @@ from ._layers import ChannelDropout as ChannelDropout
 from ._layers import Conv as Conv
 from ._layers import ImageConv as ImageConv
 from ._layers import Linear as Linear
+from ._layers import linear_layers as linear_layers
 from ._resnet import AbstractBlock as AbstractBlock
 from ._resnet import PadShortcut as PadShortcut
 from ._resnet import PostActivationBlock as PostActivationBlock

@@ -60,12 +60,13 @@ class FunctionNetwork(AbstractNetwork):
         output = self.function(*arguments)
         if self.features is not None:
             return output, self.features(*arguments)
-        if not (isinstance(output, tuple) and len(output) == 2):
+        # A model of Keras with two outputs returns a list.
+        if not (isinstance(output, tuple | list) and len(output) == 2):
             raise ValueError(
                 "`base` must return a pair `(output, features)` when `features` is not given; "
                 f"got {type(output).__name__}."
             )
-        return output
+        return output[0], output[1]
 
 
 class _Recorder(eqx.Module):

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._checks import is_traced, require
 from .._init import Initializer, truncated_normal
 from .._tree import Frozen
+from .._xla import jit_constructor
 
 # XLA calls the fast convolution of a CPU only if images have their channels last and kernels are (height, width, in,
 # out). It converts other forms, but not inside a compiled loop, where they, and above all the usual derivatives, are
@@ -199,6 +200,16 @@ class Linear(eqx.Module):
     def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
         """Return `W x + b`."""
         return self.weight @ x + self.bias
+
+
+@jit_constructor
+def linear_layers(sizes: tuple[int, ...], *, initializer: Initializer, key: PRNGKeyArray) -> tuple[Linear, ...]:
+    """Return the layers between these sizes, each drawn with a key of its own."""
+    keys = jr.split(key, len(sizes) - 1)
+    return tuple(
+        Linear(size_in, size_out, initializer=initializer, key=layer_key)
+        for size_in, size_out, layer_key in zip(sizes[:-1], sizes[1:], keys, strict=True)
+    )
 
 
 class Conv(eqx.Module):

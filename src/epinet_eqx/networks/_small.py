@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._checks import check_positive, check_shape, check_sizes
 from .._init import Initializer, truncated_normal
 from ._abstract import AbstractNetwork
-from ._layers import Conv, Linear
+from ._layers import Conv, Linear, linear_layers
 
 
 class MLP(AbstractNetwork):
@@ -56,12 +56,7 @@ class MLP(AbstractNetwork):
                 raise ValueError(
                     f"`feature_layers` must name layers from {-len(hidden) - 1} to {len(hidden)}; got {feature_layers}."
                 )
-        sizes = (in_dim, *hidden, out_dim)
-        keys = jr.split(key, len(sizes) - 1)
-        self.layers = tuple(
-            Linear(size_in, size_out, initializer=initializer, key=layer_key)
-            for size_in, size_out, layer_key in zip(sizes[:-1], sizes[1:], keys, strict=True)
-        )
+        self.layers = linear_layers((in_dim, *hidden, out_dim), initializer=initializer, key=key)
         self.in_dim = in_dim
         self.feature_layers = feature_layers
         self.activation = activation
