@@ -83,6 +83,11 @@ def _constants(jaxpr: Any) -> Iterator[Any]:
                 yield from _constants(part)
 
 
+def _is_raw_key(array: Any) -> bool:
+    """Return whether this is an untyped random key, which libraries have as a default argument."""
+    return array.dtype == np.uint32 and array.shape == (2,)
+
+
 _JAXPRS = (jax.extend.core.ClosedJaxpr, jax.extend.core.Jaxpr)
 
 
@@ -105,7 +110,7 @@ def trace_base(network: AbstractNetwork, example: PyTree) -> tuple[Any, Any]:
     if isinstance(network, FunctionNetwork):
         for part in (network.function, network.features):
             hidden |= {id(array): array for array in _captured(part, set())}
-    hidden = {name: array for name, array in hidden.items() if array.ndim > 0}
+    hidden = {name: array for name, array in hidden.items() if array.ndim > 0 and not _is_raw_key(array)}
     if hidden:
         numbers = sum(array.size for array in hidden.values())
         raise ValueError(
