@@ -49,7 +49,8 @@ def test_a_constructor_draws_all_layers_in_one_program(getkey, caplog):
     assert len([record for record in compiled if "linear_layers" in record.getMessage()]) == 1
     assert len(compiled) <= 2  # The other one copies the key.
     # Inside another program it is a part of that one; the numbers are those of one layer after another.
-    parts = [Linear(*sizes, key=own) for sizes, own in zip([(3, 7), (7, 6), (6, 2)], jr.split(jr.clone(key), 3), strict=True)]
+    keys = jr.split(jr.clone(key), 3)
+    parts = [Linear(*sizes, key=own) for sizes, own in zip([(3, 7), (7, 6), (6, 2)], keys, strict=True)]
     many = eqx.filter_vmap(make)(jr.clone(key)[None])
     for traced in (eqx.filter_jit(make)(jr.clone(key)), jax.tree.map(lambda leaf: leaf[0], many)):
         for layer, one, part in zip(mlp.layers, traced.layers, parts, strict=True):
