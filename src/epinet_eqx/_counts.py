@@ -65,8 +65,8 @@ def count_log_probs(
 ) -> Float[Array, "... cases"]:
     r"""Return $\log \frac{1}{M} \sum_m \exp(\text{counts} \cdot \log p_m)$, streamed over the indices.
 
-    An outcome is whatever has a probability given the index: a label at an anchor, say. A case is a set of outcomes
-    with repetition. No check is made for NaN.
+    An outcome is any event with a probability given the index, such as a label at an anchor. A case is a multiset of
+    outcomes. No check is made for NaN.
 
     Args:
         log_p_at: maps indices to the log-probabilities of the outcomes there.

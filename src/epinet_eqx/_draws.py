@@ -57,7 +57,7 @@ class Draws(eqx.Module):
             num_samples: number of indices M.
             key: random key of the indices.
             chunk_size: how many indices are computed at a time; memory grows with it, not with M.
-            batch_size: how many inputs are computed at a time; by default as many as keep a chunk's outputs small.
+            batch_size: how many inputs are computed at a time; by default chosen to keep a chunk's outputs small.
         """
         check_positive("num_samples", num_samples)
         return cls(index, key, None, num_samples, False, *_check_sizes(chunk_size, batch_size))
@@ -69,7 +69,7 @@ class Draws(eqx.Module):
         Args:
             index: a reference distribution with finite support, such as the index of an ensemble.
             chunk_size: how many indices are computed at a time.
-            batch_size: how many inputs are computed at a time; by default as many as keep a chunk's outputs small.
+            batch_size: how many inputs are computed at a time; by default chosen to keep a chunk's outputs small.
         """
         support = index.support()
         if support is None:
@@ -94,7 +94,7 @@ class Draws(eqx.Module):
             index: the reference distribution, `enn.index`.
             zs: indices, along the leading axis.
             chunk_size: how many indices are computed at a time.
-            batch_size: how many inputs are computed at a time; by default as many as keep a chunk's outputs small.
+            batch_size: how many inputs are computed at a time; by default chosen to keep a chunk's outputs small.
         """
         if zs.ndim == 0 or zs.shape[0] == 0:
             raise ValueError(f"`zs` must hold at least one index along its leading axis; got shape {zs.shape}.")
@@ -123,7 +123,7 @@ class Draws(eqx.Module):
             num_samples: the largest number of indices M.
             key: random key of the indices; a finite support does not use it.
             chunk_size: how many indices are computed at a time.
-            batch_size: how many inputs are computed at a time; by default as many as keep a chunk's outputs small.
+            batch_size: how many inputs are computed at a time; by default chosen to keep a chunk's outputs small.
         """
         check_positive("num_samples", num_samples)
         support = index.support()
@@ -207,7 +207,7 @@ def check_draws(enn: AbstractENN, draws: Draws) -> Draws:
 
 
 def choose_batch_size(draws: Draws, num_outputs: int) -> int:
-    """Return how many inputs to compute at a time: as asked, or as many as keep the outputs of a chunk small."""
+    """Return how many inputs to compute at a time: as requested, or so that the outputs of a chunk stay small."""
     if draws.batch_size is not None:
         return draws.batch_size
     chunk = min(draws.chunk_size, draws.num_samples)
@@ -271,7 +271,7 @@ def map_batches(
 ) -> PyTree[Array]:
     """Return `function(tree)`, computed for `batch_size` of the `length` leading rows at a time.
 
-    The last batch is filled up with copies of the last row, and what they give is cut off.
+    The last batch is padded with copies of the last row, whose results are dropped.
     """
     if batch_size >= length:
         return function(tree)

@@ -23,7 +23,7 @@ class AbstractENN(eqx.Module):
 
     @abc.abstractmethod
     def embed(self, x: PyTree[Array]) -> PyTree[Array]:
-        """Return what all indices share of the prediction at one input."""
+        """Return the part of the prediction at one input that all indices share."""
 
     @abc.abstractmethod
     def heads(

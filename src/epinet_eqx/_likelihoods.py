@@ -18,7 +18,12 @@ class AbstractLikelihood(eqx.Module):
 
     Losses, log-losses and joint predictions need no more than this. What else a likelihood can do it says by its other
     base classes: `AbstractOutcomes` for entropies, `AbstractNumeric` for intervals, `AbstractFisher` for Laplace.
+
+    Attributes:
+        has_classes: whether the target is one of as many classes as there are outputs, so that there is an error rate.
     """
+
+    has_classes: ClassVar[bool] = False
 
     @abc.abstractmethod
     def log_prob(self, output: Float[Array, " classes"], y: Shaped[Array, "..."]) -> Float[Array, ""]:
@@ -90,7 +95,7 @@ class AbstractFisher(AbstractLikelihood):
 
 
 def check_classes(num_outputs: int) -> None:
-    """Raise for a single output, whose softmax is one whatever it says."""
+    """Raise for a single output, whose softmax is always one."""
     if num_outputs < 2:
         raise ValueError(
             f"`enn` must have at least 2 outputs for a `Categorical` likelihood; got {num_outputs}. "
@@ -100,6 +105,8 @@ def check_classes(num_outputs: int) -> None:
 
 class Categorical(AbstractOutcomes, AbstractFisher):
     r"""Classification: $\hat P(y) = \mathrm{softmax}(\text{output})_y$ (Section 3)."""
+
+    has_classes: ClassVar[bool] = True
 
     def log_prob(self, output: Float[Array, " classes"], y: Shaped[Array, ""]) -> Float[Array, ""]:
         """Return the log-probability of the class `y`."""

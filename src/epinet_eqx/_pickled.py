@@ -27,7 +27,7 @@ _NO_EFFECT = ("PROTO", "FRAME")
 
 
 class Name(NamedTuple):
-    """A name in a file, with the function of ours that stands for what it would have called."""
+    """A global name in a pickle, and our function that is called in its place."""
 
     text: str
     make: Callable[..., Any] | None = None
@@ -219,7 +219,7 @@ _CODES = ("u1", "i4", "i8", "f4", "f8")
 
 
 def _numpy_names(limit: int) -> dict[str, Callable[..., Any] | None]:
-    """Return the vocabulary of pickled numpy arrays, which may produce so many bytes in all."""
+    """Return the vocabulary of pickled numpy arrays, limited to `limit` bytes in total."""
     left = limit
 
     def charge(size: int) -> None:

@@ -65,7 +65,7 @@ def _named_arrays(tree: Any) -> dict[str, Any]:
 
 
 def _saved_form(name: str, leaf: Any) -> Array:
-    """Return a leaf as it is saved: keys as their bits, and nothing in a smaller type."""
+    """Return a leaf as an array to store: keys as their bits; types that JAX would narrow are refused."""
     array = jnp.asarray(jr.key_data(leaf) if _is_key(leaf) else leaf)
     if not _is_key(leaf) and array.dtype != leaf.dtype:
         raise ValueError(
@@ -75,14 +75,14 @@ def _saved_form(name: str, leaf: Any) -> Array:
 
 
 def _raw_header(path: str | os.PathLike[str]) -> bytes:
-    """Return the header of a safetensors file as it is on the disk: its length in 8 bytes, and JSON."""
+    """Return the raw header of a safetensors file: its length in 8 bytes, then JSON."""
     with open(path, "rb") as file:
         length = file.read(8)
         return length + file.read(int.from_bytes(length, "little"))
 
 
 def _entry(name: str, checksum: str) -> bytes:
-    """Return an entry of the metadata as it is on the disk. Inside of other entries its quotes would be escaped."""
+    """Encode an entry of the metadata. Inside other entries its quotes would be escaped."""
     return f'"{name}":"{checksum}"'.encode()
 
 

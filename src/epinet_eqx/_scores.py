@@ -72,7 +72,7 @@ def stream_scores(
 
     Args:
         enn: the ENN.
-        x: inputs; consecutive ones form groups of as many as `counts` has anchors.
+        x: inputs; consecutive ones form groups, one input per anchor of `counts`.
         y: targets, as the likelihood takes them.
         counts: how many times each anchor occurs in each case, for each group or the same for all.
         draws: the indices to average over.
@@ -80,7 +80,7 @@ def stream_scores(
         sample_counts: increasing numbers of indices after which scores are reported.
         batch_size: how many examples are computed at a time.
         num_classes: number of classes, to find the most probable ones as well; None otherwise.
-        temperatures: what the outputs are divided by; the scores then have a leading axis of temperatures.
+        temperatures: divisors of the outputs; the scores then have a leading axis of temperatures.
     """
     cases, anchors = counts.shape[-2:]
     groups = y.shape[0] // anchors

@@ -23,7 +23,7 @@ def _check_no_numpy(name: str, module: PyTree) -> None:
 
 
 def _describe(leaf: Any) -> str:
-    """Return what a message says of a leaf."""
+    """Describe a leaf for an error message."""
     return f"{leaf.dtype} of shape {leaf.shape}" if eqx.is_array(leaf) else repr(leaf)
 
 

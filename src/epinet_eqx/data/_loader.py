@@ -97,7 +97,7 @@ class BatchReader:
             example = self.source[position]
             try:
                 x = example["x"]
-                # Making a generator takes longer than reading a small image.
+                # Creating a generator takes longer than reading a small image.
                 x = apply(self.transforms, x, generator_of(self.stream, entry)) if self.transforms else x
             except CorruptImageError as error:
                 if not self.skip_corrupt:

@@ -17,7 +17,7 @@ from ._arrays import Source, check_classes, check_numbers
 
 _RECORDS = "epinet_eqx records 1"
 _RECORDS_INDEX = "records.json"
-# A CRC of the rest, the label, the example's number, and the length of the file name that precedes the image.
+# CRC of the rest, label, number of the example, and length of the file name that precedes the image.
 _HEADER = struct.Struct("<IiiH")
 
 
@@ -27,7 +27,7 @@ def is_count(value: Any) -> bool:
 
 
 def _is_entry(entry: Any) -> bool:
-    """Return whether a JSON value can be the entry of a shard; a file name with a separator could be any file."""
+    """Return whether a JSON value is a valid entry of a shard; a name with a separator could point anywhere."""
     if not isinstance(entry, dict):
         return False
     file, checksum, size = entry.get("file"), entry.get("sha256"), entry.get("bytes")
@@ -87,7 +87,7 @@ class ShardSet:
             path: the folder.
             index_name: file name of the index.
             form: the format that the index must state.
-            sizes: the number of examples of each shard by file, out of a `spec`; None if the `spec` makes no sense.
+            sizes: the number of examples of each shard by file, from a `spec`; None if the `spec` is invalid.
             verify: whether checksums of shards are compared, or sizes of files only.
         """
         found = cls._read(pathlib.Path(path), index_name, form)
@@ -97,7 +97,7 @@ class ShardSet:
                 f"`path` must be finished; {str(path)!r} has {len(found.shards)} of {total} shards. "
                 "Write it again with the same settings to resume."
             )
-        # Only now: names of as many shards as an index can claim would fill the memory.
+        # After the checks above: the names of all shards that a damaged index claims could fill the memory.
         expected = sizes(found.spec) if total == len(found.shards) else None
         if expected is None:
             raise found._broken("has a specification with missing or impossible entries")
@@ -131,7 +131,7 @@ class ShardSet:
         return ValueError(f"{str(self.path / self.index_name)!r} {reason}.")
 
     def _damage(self, shard: dict[str, Any], *, verify: bool) -> str:
-        """Return what is wrong with a shard, or nothing."""
+        """Return a description of what is wrong with a shard, empty if nothing is."""
         path = self.path / shard["file"]
         if not path.is_file():
             return "is missing"
@@ -155,7 +155,7 @@ class ShardSet:
 
 
 def shard_sizes(prefix: str, suffix: str, num_examples: int, shard_size: int) -> dict[str, int]:
-    """Return the number of examples of each shard by file name."""
+    """Return the number of examples of each shard, by file name."""
     count = math.ceil(num_examples / shard_size)
     return {
         f"{prefix}-{k:05d}-of-{count:05d}{suffix}": min(shard_size, num_examples - k * shard_size) for k in range(count)
@@ -163,7 +163,7 @@ def shard_sizes(prefix: str, suffix: str, num_examples: int, shard_size: int) ->
 
 
 def _record_sizes(spec: dict[str, Any]) -> dict[str, int] | None:
-    """Return the number of records of each shard, if the specification makes sense."""
+    """Return the number of records of each shard, or None for an invalid specification."""
     if not all(is_count(spec.get(name)) for name in ("num_examples", "num_classes", "shard_size")):
         return None
     if spec.get("num_shards") != math.ceil(spec["num_examples"] / spec["shard_size"]):
@@ -253,7 +253,7 @@ class RecordSource:
                 files = [str(self._shards.path / shard["file"]) for shard in self._shards.shards]
                 self._readers = sources.ArrayRecordDataSource(files)
             record = self._readers[position]
-        # Whatever the reader in C++ raises, at the first example for damage in any file.
+        # The C++ reader raises various errors, at the first example whichever file is damaged.
         except Exception as error:
             raise ValueError(f"{self._file(position)!r} must be a whole ArrayRecord file; {error}.") from None
         if len(record) < _HEADER.size or zlib.crc32(record[4:]) != int.from_bytes(record[:4], "little"):

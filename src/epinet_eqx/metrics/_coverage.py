@@ -43,7 +43,7 @@ def _probabilities(
     likelihood: AbstractNumeric,
     batch_size: int,
 ) -> tuple[Float[Array, "batch targets"], Float[Array, "batch targets"]]:
-    """Return the predictive probability of a target below the observed one, without it and with it."""
+    """Return the predictive probabilities that a target is below, and at most, the observed one."""
 
     def at(
         data: tuple[PyTree[Array], Float[Array, "batch targets"]],

@@ -14,7 +14,7 @@ from .._counts import average_cases, dyadic_cases
 from .._draws import Draws
 from .._enn import AbstractENN
 from .._keys import named_keys
-from .._likelihoods import CATEGORICAL, AbstractLikelihood, Categorical
+from .._likelihoods import CATEGORICAL, AbstractLikelihood
 from .._scores import Scores, check_data, checked_scores
 from ._estimate import Estimate
 
@@ -49,6 +49,29 @@ class LogLosses(eqx.Module):
         return "\n".join(lines if self.error is None else [*lines, f"error {self.error}"])
 
 
+def _pair_losses(
+    enn: AbstractENN,
+    x: PyTree[ArrayLike],
+    y: Shaped[ArrayLike, "batch ..."],
+    draws: Draws,
+    tau: int,
+    likelihood: AbstractLikelihood,
+    *,
+    with_error: bool,
+    sample_counts: tuple[int, ...] | None = None,
+) -> tuple[LogLosses, ...]:
+    """Return the log-losses of consecutive pairs of examples at each M of `sample_counts`, by default all indices."""
+    check_positive("tau", tau)
+    data = check_data(enn, x, y, draws, group_size=2, likelihood=likelihood)
+    counts, _ = dyadic_cases(tau)
+    found = checked_scores(enn, data, counts, sample_counts=sample_counts, with_error=with_error)
+
+    return tuple(
+        LogLosses.of_pairs(scores, count, tau=tau, exact=draws.exact)
+        for scores, count in zip(found, sample_counts or (draws.num_samples,), strict=True)
+    )
+
+
 def log_losses(
     enn: AbstractENN,
     x: PyTree[ArrayLike],
@@ -70,11 +93,7 @@ def log_losses(
         tau: number of labels that are predicted jointly.
         likelihood: how an output becomes a distribution of the target.
     """
-    check_positive("tau", tau)
-    data = check_data(enn, x, y, draws, group_size=2, likelihood=likelihood)
-    counts, _ = dyadic_cases(tau)
-    (scores,) = checked_scores(enn, data, counts, with_error=isinstance(likelihood, Categorical))
-    return LogLosses.of_pairs(scores, data.draws.num_samples, tau=tau, exact=data.draws.exact)
+    return _pair_losses(enn, x, y, draws, tau, likelihood, with_error=likelihood.has_classes)[0]
 
 
 class LossGrid(eqx.Module):
@@ -123,7 +142,7 @@ def loss_grid(
         x: inputs, an array or a tree of arrays with a leading batch axis of even length; consecutive pairs are anchors.
         y: targets: classes, or the values of a regression.
         draws: the indices to average over.
-        temperatures: what the outputs are divided by, as `Tempered` does.
+        temperatures: divisors of the outputs, as in `Tempered`.
         taus: numbers of labels that are predicted jointly.
         sample_counts: increasing values of M, at most the number of draws; by default that number only.
         likelihood: how an output becomes a distribution of the target.
@@ -141,7 +160,7 @@ def loss_grid(
     data = check_data(enn, x, y, draws, group_size=2, likelihood=likelihood)
     cases = [dyadic_cases(tau) for tau in taus]
     counts = jnp.concatenate([own for own, _ in cases])
-    with_error = isinstance(likelihood, Categorical)
+    with_error = likelihood.has_classes
     found = checked_scores(enn, data, counts, sample_counts=used, with_error=with_error, temperatures=values)
     ends = list(itertools.accumulate(tau + 1 for tau in taus))[:-1]
     parts = zip(*(jnp.split(scores.joint, ends, axis=-1) for scores in found), strict=True)
@@ -192,15 +211,9 @@ def log_loss_curve(
         tau: number of labels that are predicted jointly.
         likelihood: how an output becomes a distribution of the target.
     """
-    check_positive("tau", tau)
     _check_curve(draws, sample_counts)
-    data = check_data(enn, x, y, draws, group_size=2, likelihood=likelihood)
-    counts, _ = dyadic_cases(tau)
-    with_error = isinstance(likelihood, Categorical)
-    curve = checked_scores(enn, data, counts, sample_counts=sample_counts, with_error=with_error)
-    return tuple(
-        LogLosses.of_pairs(scores, count, tau=tau, exact=False)
-        for scores, count in zip(curve, sample_counts, strict=True)
+    return _pair_losses(
+        enn, x, y, draws, tau, likelihood, with_error=likelihood.has_classes, sample_counts=sample_counts
     )
 
 
@@ -260,11 +273,7 @@ def dyadic_log_loss(
         tau: number of labels that are predicted jointly.
         likelihood: how an output becomes a distribution of the target.
     """
-    check_positive("tau", tau)
-    data = check_data(enn, x, y, draws, group_size=2, likelihood=likelihood)
-    counts, weights = dyadic_cases(tau)
-    (scores,) = checked_scores(enn, data, counts)
-    return Estimate(-average_cases(weights, scores.joint), data.draws.num_samples, tau, data.draws.exact)
+    return _pair_losses(enn, x, y, draws, tau, likelihood, with_error=False)[0].joint
 
 
 def sampled_dyadic_log_loss(

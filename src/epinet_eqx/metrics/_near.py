@@ -1,4 +1,4 @@
-"""Joint predictions of *different* inputs: what no amount of coherence on repeated ones can buy."""
+"""Joint predictions of *different* inputs, which the dyadic loss does not measure."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -24,9 +24,9 @@ def joint_gain(
     r"""Return what the joint prediction of two inputs adds to the product of its marginals, for each pair.
 
     $\ln \hat P(y_1, y_2) - \ln \hat P(y_1) - \ln \hat P(y_2)$ of consecutive pairs, in nats; larger is better. It is 0
-    for whoever takes different inputs to be independent, whatever their marginals and however coherent they are on one
-    input: unlike the dyadic loss it cannot be had by repeating a label. Choose inputs that have to do with one another,
-    such as those of `near_pairs`.
+    for any predictor that treats different inputs as independent, even if its predictions at a single input are
+    coherent: unlike the dyadic loss, it does not reward agreement among repeated labels. Choose related inputs, such as
+    those of `near_pairs`.
 
     Args:
         enn: the ENN.
@@ -54,7 +54,7 @@ def near_pairs(features: Float[ArrayLike, "batch features"]) -> Int[np.ndarray, 
         raise ValueError(f"`features` must be a matrix with a row for each of at least 2 inputs; got {values.shape}.")
     if wrong := int(np.sum(~np.isfinite(values))):
         raise ValueError(f"`features` must be finite; got {wrong} non-finite of {values.size} values.")
-    # Squares of what all rows share would leave no digits for their differences.
+    # A large common offset would cancel in the differences of squares below.
     values = values - values.mean(axis=0)
     squares = np.sum(np.square(values), axis=1)
     nearest = np.empty(len(values), dtype=int)

@@ -10,7 +10,7 @@ from .._checks import check_positive
 from ._folded import Fire, FoldedConv, FoldedNetwork, MaxPool, Residual
 from ._layers import Linear, Padding
 
-# Factor by which channels are expanded, channels out, blocks, stride of the first, kernel.
+# Expansion factor, output channels, number of blocks, stride of the first block, kernel size.
 _Stages = tuple[tuple[int, int, int, int, int], ...]
 _MOBILENET_V2: _Stages = (
     (1, 16, 1, 1, 3),

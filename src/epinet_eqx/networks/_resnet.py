@@ -108,7 +108,7 @@ class PostActivationBlock(AbstractBlock):
         Args:
             in_channels: channels of the input.
             out_channels: channels of the output.
-            stride: factor by which the output is smaller.
+            stride: stride of the block; the output is smaller by this factor.
             bottleneck: whether to use three convolutions instead of two.
             pad_shortcut: whether a shortcut between different shapes is a `PadShortcut` instead of a projection.
             padding: how convolutions are padded.

@@ -17,24 +17,16 @@ _MAX_TABLE = 2**20
 
 
 @eqx.filter_jit
-def _joint_log_prob(
-    enn: AbstractENN, x: PyTree[Array], y: Shaped[Array, "tau ..."], likelihood: AbstractLikelihood, draws: Draws
+def _log_probs(
+    enn: AbstractENN,
+    x: PyTree[Array],
+    y: Shaped[Array, "tau ..."],
+    counts: Float[Array, "cases tau"],
+    likelihood: AbstractLikelihood,
+    draws: Draws,
 ) -> Float[Array, ""]:
-    """Return the log of the mean over indices of the product over labels."""
+    """Return the sum over cases of the log of the mean over indices of the product over their labels."""
     embeddings = jax.vmap(enn.embed)(x)
-    counts = jnp.ones((1, y.shape[0]))
-    return count_log_probs(lambda zs: target_log_probs(likelihood, outputs_at(enn, embeddings, zs), y), counts, draws)[
-        0
-    ]
-
-
-@eqx.filter_jit
-def _independent_log_prob(
-    enn: AbstractENN, x: PyTree[Array], y: Shaped[Array, "tau ..."], likelihood: AbstractLikelihood, draws: Draws
-) -> Float[Array, ""]:
-    """Return the sum over labels of the log of the mean over indices."""
-    embeddings = jax.vmap(enn.embed)(x)
-    counts = jnp.eye(y.shape[0])
     log_p = count_log_probs(lambda zs: target_log_probs(likelihood, outputs_at(enn, embeddings, zs), y), counts, draws)
     return jnp.sum(log_p)
 
@@ -100,7 +92,8 @@ def joint_log_prob(
     draws = check_draws(enn, draws)
     examples = check_examples(enn, "x", x)
     y = check_targets(likelihood, y, examples)
-    return check_result("joint log-probability", _joint_log_prob(enn, examples.x, y, likelihood, draws), draws)
+    result = _log_probs(enn, examples.x, y, jnp.ones((1, examples.length)), likelihood, draws)
+    return check_result("joint log-probability", result, draws)
 
 
 def independent_log_prob(
@@ -113,15 +106,14 @@ def independent_log_prob(
 ) -> Float[Array, ""]:
     """Return the log-probability of Eq. (1): the labels as if independent, each with its marginal prediction.
 
-    The arguments are those of `joint_log_prob`; the difference between the two is what the ENN knows of how the labels
-    depend on one another.
+    The arguments are those of `joint_log_prob`; the difference between the two measures the dependence between labels
+    that the ENN predicts.
     """
     draws = check_draws(enn, draws)
     examples = check_examples(enn, "x", x)
     y = check_targets(likelihood, y, examples)
-    return check_result(
-        "log-probability of independent labels", _independent_log_prob(enn, examples.x, y, likelihood, draws), draws
-    )
+    result = _log_probs(enn, examples.x, y, jnp.eye(examples.length), likelihood, draws)
+    return check_result("log-probability of independent labels", result, draws)
 
 
 def joint_log_probs(

@@ -1,5 +1,8 @@
 """Predictions of one input at a time: class probabilities, moments and uncertainty (Section 3)."""
 
+from collections.abc import Callable
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,26 +11,43 @@ from jaxtyping import Array, ArrayLike, Bool, Float, PyTree, Shaped
 from .._checks import refuse_nan
 from .._draws import Draws, LogSum, check_draws, check_result, choose_batch_size, map_batches, outputs_at
 from .._enn import AbstractENN
-from .._examples import check_examples
+from .._examples import Examples, check_examples
 from .._likelihoods import CATEGORICAL, AbstractLikelihood, AbstractOutcomes, check_classes
 from .._xla import sum_by_product
 
+# Averages over the draws, given embedded inputs and the shape of their outputs at one index.
+_Average = Callable[..., PyTree[Array]]
+
 
 @eqx.filter_jit
+def _in_batches(average: _Average, enn: AbstractENN, examples: Examples, draws: Draws, *options: Any) -> PyTree[Array]:
+    """Return the average at all inputs, computed for some of them at a time."""
+
+    def at(x: PyTree[Array]) -> PyTree[Array]:
+        shape = (jax.tree.leaves(x)[0].shape[0], examples.num_outputs)
+        return average(enn, jax.vmap(enn.embed)(x), draws, shape, *options)
+
+    batch_size = choose_batch_size(draws, examples.num_outputs)
+    return map_batches(at, examples.x, length=examples.length, batch_size=batch_size)
+
+
+def _evaluate(name: str, average: _Average, enn: AbstractENN, x: PyTree[ArrayLike], draws: Draws, *options: Any) -> Any:
+    """Return the average at all inputs; check the arguments, and the result for NaN."""
+    draws = check_draws(enn, draws)
+    result = _in_batches(average, enn, check_examples(enn, "x", x), draws, *options)
+    return check_result(name, result, draws)
+
+
 def _marginal_log_probs(
-    enn: AbstractENN, x: PyTree[Array], length: int, num_classes: int, draws: Draws, batch_size: int
+    enn: AbstractENN, embeddings: PyTree[Array], draws: Draws, shape: tuple[int, int]
 ) -> Float[Array, "batch classes"]:
-    """Return the log of the mean class probabilities, batch by batch and chunk by chunk."""
-
-    def at(x: PyTree[Array]) -> Float[Array, "batch classes"]:
-        embeddings = jax.vmap(enn.embed)(x)
-        sums = LogSum.zeros((jax.tree.leaves(x)[0].shape[0], num_classes))
-        sums = draws.fold(
-            lambda sums, zs, valid: sums.add(jax.nn.log_softmax(outputs_at(enn, embeddings, zs)), valid), sums
-        )
-        return sums.log_mean(draws.num_samples)
-
-    return map_batches(at, x, length=length, batch_size=batch_size)
+    """Return the log of the mean class probabilities, chunk by chunk."""
+    check_classes(shape[1])
+    sums = draws.fold(
+        lambda sums, zs, valid: sums.add(jax.nn.log_softmax(outputs_at(enn, embeddings, zs)), valid),
+        LogSum.zeros(shape),
+    )
+    return sums.log_mean(draws.num_samples)
 
 
 def marginal_log_probs(
@@ -42,12 +62,7 @@ def marginal_log_probs(
         x: inputs, an array or a tree of arrays with a leading batch axis.
         draws: the indices to average over.
     """
-    draws = check_draws(enn, draws)
-    examples = check_examples(enn, "x", x)
-    check_classes(examples.num_outputs)
-    batch_size = choose_batch_size(draws, examples.num_outputs)
-    result = _marginal_log_probs(enn, examples.x, examples.length, examples.num_outputs, draws, batch_size)
-    return check_result("marginal log-probabilities", result, draws)
+    return _evaluate("marginal log-probabilities", _marginal_log_probs, enn, x, draws)
 
 
 class Moments(eqx.Module):
@@ -57,33 +72,24 @@ class Moments(eqx.Module):
     variance: Float[Array, "batch classes"]
 
 
-@eqx.filter_jit
-def _moments(
-    enn: AbstractENN, x: PyTree[Array], length: int, num_outputs: int, draws: Draws, batch_size: int
-) -> Moments:
-    """Return the moments, batch by batch and chunk by chunk."""
+def _moments(enn: AbstractENN, embeddings: PyTree[Array], draws: Draws, shape: tuple[int, int]) -> Moments:
+    """Return the moments, chunk by chunk."""
 
-    def at(x: PyTree[Array]) -> Moments:
-        embeddings = jax.vmap(enn.embed)(x)
-        zeros = jnp.zeros((jax.tree.leaves(x)[0].shape[0], num_outputs))
+    def step(
+        carry: tuple[Array, Array, Array], zs: Shaped[Array, "samples ..."], valid: Bool[Array, " samples"]
+    ) -> tuple[Array, Array, Array]:
+        count, mean, squares = carry
+        outputs = outputs_at(enn, embeddings, zs)
+        added = jnp.sum(valid.astype(outputs.dtype))
+        chunk_mean = sum_by_product(valid, outputs) / added
+        # Sums of squared deviations are merged, never differences of large squares.
+        change = chunk_mean - mean
+        squares = squares + sum_by_product(valid, jnp.square(outputs - chunk_mean[None]))
+        squares = squares + jnp.square(change) * (count * added / (count + added))
+        return count + added, mean + change * (added / (count + added)), squares
 
-        def step(
-            carry: tuple[Array, Array, Array], zs: Shaped[Array, "samples ..."], valid: Bool[Array, " samples"]
-        ) -> tuple[Array, Array, Array]:
-            count, mean, squares = carry
-            outputs = outputs_at(enn, embeddings, zs)
-            added = jnp.sum(valid.astype(outputs.dtype))
-            chunk_mean = sum_by_product(valid, outputs) / added
-            # Sums of squared deviations are merged, never differences of large squares.
-            change = chunk_mean - mean
-            squares = squares + sum_by_product(valid, jnp.square(outputs - chunk_mean[None]))
-            squares = squares + jnp.square(change) * (count * added / (count + added))
-            return count + added, mean + change * (added / (count + added)), squares
-
-        count, mean, squares = draws.fold(step, (jnp.zeros(()), zeros, zeros))
-        return Moments(mean, squares / count)
-
-    return map_batches(at, x, length=length, batch_size=batch_size)
+    count, mean, squares = draws.fold(step, (jnp.zeros(()), jnp.zeros(shape), jnp.zeros(shape)))
+    return Moments(mean, squares / count)
 
 
 def moments(
@@ -101,11 +107,7 @@ def moments(
         x: inputs, an array or a tree of arrays with a leading batch axis.
         draws: the indices to average over.
     """
-    draws = check_draws(enn, draws)
-    examples = check_examples(enn, "x", x)
-    batch_size = choose_batch_size(draws, examples.num_outputs)
-    result = _moments(enn, examples.x, examples.length, examples.num_outputs, draws, batch_size)
-    return check_result("moments", result, draws)
+    return _evaluate("moments", _moments, enn, x, draws)
 
 
 class Uncertainty(eqx.Module):
@@ -131,30 +133,28 @@ def entropy(log_probs: Float[Array, "*batch classes"]) -> Float[Array, "*batch"]
     return -jnp.sum(probs * finite, axis=-1)
 
 
-@eqx.filter_jit
 def _uncertainty(
-    enn: AbstractENN, x: PyTree[Array], length: int, draws: Draws, likelihood: AbstractOutcomes, batch_size: int
+    enn: AbstractENN,
+    embeddings: PyTree[Array],
+    draws: Draws,
+    shape: tuple[int, int],
+    likelihood: AbstractOutcomes,
 ) -> Uncertainty:
-    """Return the decomposition, batch by batch and chunk by chunk."""
+    """Return the decomposition, chunk by chunk."""
+    log_probs = jax.vmap(jax.vmap(likelihood.outcome_log_probs))
 
-    def at(x: PyTree[Array]) -> Uncertainty:
-        embeddings = jax.vmap(enn.embed)(x)
-        log_probs = jax.vmap(jax.vmap(likelihood.outcome_log_probs))
+    def step(
+        sums: tuple[Array, Array], zs: Shaped[Array, "samples ..."], valid: Bool[Array, " samples"]
+    ) -> tuple[Array, Array]:
+        log_p = log_probs(outputs_at(enn, embeddings, zs))
+        return sums[0] + sum_by_product(valid, jnp.exp(log_p)), sums[1] + sum_by_product(valid, entropy(log_p))
 
-        def step(
-            sums: tuple[Array, Array], zs: Shaped[Array, "samples ..."], valid: Bool[Array, " samples"]
-        ) -> tuple[Array, Array]:
-            log_p = log_probs(outputs_at(enn, embeddings, zs))
-            return sums[0] + sum_by_product(valid, jnp.exp(log_p)), sums[1] + sum_by_product(valid, entropy(log_p))
-
-        shape = jax.eval_shape(lambda: log_probs(outputs_at(enn, embeddings, draws.take(1, 0)))).shape[1:]
-        probs, entropies = draws.fold(step, (jnp.zeros(shape), jnp.zeros(shape[:-1])))
-        aleatoric = jnp.sum(entropies / draws.num_samples, axis=-1)
-        mixture = jnp.sum(jax.scipy.special.entr(probs / draws.num_samples), axis=(-2, -1))
-        # Jensen's inequality holds up to rounding.
-        return Uncertainty(aleatoric, jnp.maximum(mixture - aleatoric, 0.0))
-
-    return map_batches(at, x, length=length, batch_size=batch_size)
+    table = jax.eval_shape(lambda: log_probs(jnp.zeros((1, *shape)))).shape[1:]
+    probs, entropies = draws.fold(step, (jnp.zeros(table), jnp.zeros(table[:-1])))
+    aleatoric = jnp.sum(entropies / draws.num_samples, axis=-1)
+    mixture = jnp.sum(jax.scipy.special.entr(probs / draws.num_samples), axis=(-2, -1))
+    # Jensen's inequality holds up to rounding.
+    return Uncertainty(aleatoric, jnp.maximum(mixture - aleatoric, 0.0))
 
 
 def uncertainty(
@@ -177,13 +177,9 @@ def uncertainty(
         likelihood: how an output becomes a distribution of the target, with finitely many outcomes; for a regression,
             `moments` gives mean and variance.
     """
-    draws = check_draws(enn, draws)
     if not isinstance(likelihood, AbstractOutcomes):
         raise ValueError(
             f"`likelihood` must have finitely many outcomes for an entropy; got {type(likelihood).__name__}. "
             "`predict.interval` gives intervals of its targets, `predict.moments` the variance over the index."
         )
-    examples = check_examples(enn, "x", x)
-    batch_size = choose_batch_size(draws, examples.num_outputs)
-    result = _uncertainty(enn, examples.x, examples.length, draws, likelihood, batch_size)
-    return check_result("uncertainty", result, draws)
+    return _evaluate("uncertainty", _uncertainty, enn, x, draws, likelihood)

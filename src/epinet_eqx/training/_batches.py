@@ -21,7 +21,13 @@ _ROUNDS = 2
 class AbstractBatches(eqx.Module):
     """A rule that draws the examples of each step, as a function of the key and the step only."""
 
-    batch_size: eqx.AbstractVar[int | None]
+    batch_size: int | None = eqx.field(static=True)
+
+    def __init__(self, batch_size: int | None):
+        """Initialize with the batch size; None means that each step sees all data, once."""
+        if batch_size is not None:
+            check_positive("batch_size", batch_size)
+        self.batch_size = batch_size
 
     @abc.abstractmethod
     def ids(
@@ -47,14 +53,6 @@ class AbstractBatches(eqx.Module):
 class UniformBatches(AbstractBatches):
     """Each example of a batch is drawn uniformly from the data, with replacement, as in Algorithm 1."""
 
-    batch_size: int | None = eqx.field(static=True)
-
-    def __init__(self, batch_size: int | None):
-        """Initialize with the batch size; None means that each step sees all data, once."""
-        if batch_size is not None:
-            check_positive("batch_size", batch_size)
-        self.batch_size = batch_size
-
     def ids(
         self,
         num_examples: int,
@@ -79,14 +77,6 @@ class EpochBatches(AbstractBatches):
 
     All examples are seen equally often. Data smaller than a batch are repeated within it.
     """
-
-    batch_size: int | None = eqx.field(static=True)
-
-    def __init__(self, batch_size: int | None):
-        """Initialize with the batch size; None means that each step sees all data, once."""
-        if batch_size is not None:
-            check_positive("batch_size", batch_size)
-        self.batch_size = batch_size
 
     def ids(
         self,
@@ -127,14 +117,10 @@ class ShuffledBatches(AbstractBatches):
     batch size, each example is in every batch equally often.
     """
 
-    batch_size: int = eqx.field(static=True)
-
-    def __init__(self, batch_size: int | None):
-        """Initialize with the batch size."""
-        if batch_size is None:
+    def __check_init__(self):
+        """Raise without a batch size: the number of examples may not be known before the program runs."""
+        if self.batch_size is None:
             raise ValueError("`batch_size` must be given for shuffled batches; got None.")
-        check_positive("batch_size", batch_size)
-        self.batch_size = batch_size
 
     def ids(
         self,
@@ -149,10 +135,12 @@ class ShuffledBatches(AbstractBatches):
         size = jnp.asarray(num_examples if data_size is None else data_size).astype(jnp.uint32)
         (batch_key,) = named_keys(key, "batch")
         salts = jr.bits(batch_key, (_ROUNDS * 2,), jnp.uint32).reshape(_ROUNDS, 2)
-        count = num_steps * self.batch_size
-        positions = start.astype(jnp.uint32) * np.uint32(self.batch_size) + jnp.arange(count, dtype=jnp.uint32)
+        batch_size = self.batch_size
+        assert batch_size is not None
+        positions = start.astype(jnp.uint32) * np.uint32(batch_size)
+        positions = positions + jnp.arange(num_steps * batch_size, dtype=jnp.uint32)
         chosen = permute(positions % size, positions // size, size, salts)
-        return chosen.astype(jnp.int32).reshape(num_steps, self.batch_size)
+        return chosen.astype(jnp.int32).reshape(num_steps, batch_size)
 
 
 def _refuse_data_size(data_size: Int[Array, ""] | None) -> None:

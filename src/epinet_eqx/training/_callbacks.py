@@ -105,7 +105,7 @@ class TensorBoard(AbstractCallback):
         self._writer: Any = None
 
     def start(self, step: int) -> None:
-        """Open the event file, and hide what earlier ones recorded of later steps."""
+        """Open the event file, and hide later steps that earlier files recorded."""
         self._writer = self._package.SummaryWriter(self._folder, purge_step=step + 1)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:

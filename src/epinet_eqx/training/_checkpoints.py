@@ -1,4 +1,4 @@
-"""A folder of checkpoints: which ones stay, which one is the latest intact, how one appears and disappears."""
+"""A folder of checkpoints: retention, the latest intact one, atomic creation and deletion."""
 
 import math
 import os
@@ -34,7 +34,7 @@ def _delete(path: pathlib.Path) -> None:
 
 
 def _remove(path: pathlib.Path) -> None:
-    """Delete a folder, which first loses its name."""
+    """Delete a folder, after renaming it."""
     hidden = path if path.name.startswith(".") else path.with_name(_DELETING + path.name)
     if hidden != path:
         _delete(hidden)
@@ -90,32 +90,32 @@ class Checkpoints:
         return self.folder / f"{step:09d}"
 
     def _numbered(self) -> list[pathlib.Path]:
-        """Return everything that has a number for a name."""
+        """Return all entries whose name is a number."""
         return [path for path in self.folder.iterdir() if path.name.isdecimal()]
 
     def _warn(self, path: pathlib.Path, reason: str) -> None:
-        """Warn, once, that something is skipped."""
+        """Warn once that an entry is skipped."""
         if path.name not in self._warned and jax.process_index() == 0:
             message = f"{str(path)!r} is skipped in search of a checkpoint. {reason}"
             warnings.warn(message, UserWarning, stacklevel=2)
         self._warned.add(path.name)
 
     def _is_complete(self, path: pathlib.Path) -> bool:
-        """Return whether something with a number is a checkpoint with all of its parts; warn if it is not."""
+        """Return whether a numbered entry is a complete checkpoint; warn if it is not."""
         if path != self.path(int(path.name)) or not path.is_dir():
             self._warn(path, "It is none.")
             return False
         try:
             flaw = Stored(path).flaw()
         except CheckpointError as error:
-            # One that was deleted meanwhile is no cause for a warning.
+            # No warning for one that was deleted in the meantime.
             flaw = str(error) if path.exists() else ""
         if flaw:
             self._warn(path, flaw)
         return flaw is None
 
     def steps(self) -> list[int]:
-        """Return the numbers of steps that there are checkpoints of, in increasing order."""
+        """Return the steps of all checkpoints, in increasing order."""
         return sorted({int(path.name) for path in self._numbered() if self._is_complete(path)} - self._damaged)
 
     def latest_step(self) -> int | None:
@@ -146,7 +146,7 @@ class Checkpoints:
         for step in reversed(self.steps()):
             damage = Stored(self.path(step)).damage()
             if damage is None:
-                # They no longer count, neither as the latest nor among those that stay.
+                # Damaged ones count neither as the latest nor among those kept.
                 self._damaged |= reasons.keys()
                 for later, reason in reasons.items():
                     self._warn(self.path(later), reason)
@@ -157,12 +157,12 @@ class Checkpoints:
         if held:
             reason = next(iter(reasons.values())) if reasons else f"{str(min(held))!r} is not complete."
             raise CheckpointError(
-                f"There is no intact checkpoint in {str(self.folder)!r}. {reason} Move its content away to start anew."
+                f"There is no intact checkpoint in {str(self.folder)!r}. {reason} Move its content away to start over."
             )
         return None
 
     def clean(self) -> None:
-        """Delete what killed writers left behind."""
+        """Delete leftovers of killed writers."""
         for path in self.folder.glob(".*"):
             if path.name.startswith((_WRITING, _DELETING)):
                 _remove(path)
@@ -170,7 +170,7 @@ class Checkpoints:
     def save(
         self, state: TrainState, data: DataIterator | None = None, *, metrics: Mapping[str, Any] | None = None
     ) -> pathlib.Path:
-        """Write a checkpoint, delete those that need not stay, and return its folder. All processes must call it.
+        """Write a checkpoint, delete those that are no longer kept, and return its folder. All processes must call it.
 
         Args:
             state: the state.

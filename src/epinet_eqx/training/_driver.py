@@ -237,7 +237,7 @@ def drive(
     """Train in blocks of steps.
 
     Args:
-        state: the state to start from; it may be a stack of states, whose failed members stop while the others go on.
+        state: the state to start from; may be a stack, whose failed members stop while the others continue.
         advance: makes steps.
         schedule: number of steps from `start` on, and intervals.
         evaluate: returns validation metrics.

@@ -34,7 +34,7 @@ def _pad(parts: dict[str, Any], size: int) -> dict[str, Any]:
 
 
 def _refuse_nan(sums: dict[str, float], y: np.ndarray) -> None:
-    """Raise if a metric of a batch is NaN; objectives make the accuracy so where a label is no class."""
+    """Raise if a metric of a batch is NaN; objectives set the accuracy to NaN where a label is not a class."""
     if math.isnan(sums.get("accuracy", 0.0)):
         raise ValueError(
             "`validation` must yield labels that are classes of the model; got a batch with others, whose values in "

@@ -63,7 +63,7 @@ def _run_block(
     optimizer: ByContent,
     num_steps: Int[Array, ""],
 ) -> tuple[TrainState, Float[Array, " steps"]]:
-    """Make up to as many steps as have been drawn, in one program whatever their number."""
+    """Make up to as many steps as have been drawn, in one program for any number of them."""
     return train_drawn(state, data, draws, objective, optimizer.value, num_steps)
 
 
@@ -215,12 +215,12 @@ def fit(
             continue, whose key and mask stay in force.
         data: a data set in memory, as a `Batch` or a pair `(x, y)`; a `Loader`; or any iterable of batches.
         loss: the loss.
-        num_steps: number of steps, counted from the model or state given; None for as many as an iterable has batches.
+        num_steps: number of steps, counted from the model or state given; None for one per batch of an iterable.
         batch_size: examples per step for data in memory; None for all of them.
         sampling: how a batch is drawn from data in memory: `UniformBatches` (as in Algorithm 1) or `EpochBatches`.
         optimizer: any optax optimizer; Adam at 1e-3 by default.
         num_index_samples: index samples per step; by default the size of the index, at most the testbed's 8.
-        mask: what is trained, `trainable_mask(model)` by default; see `init_state`.
+        mask: the trained leaves, `trainable_mask(model)` by default; see `init_state`.
         validation: held-out examples; their mean loss at fixed indices, without penalty and bootstrap, goes into the
             history.
         eval_every: steps between validations, a tenth of all by default; the last step is always followed by one.
@@ -308,7 +308,7 @@ def train(
             iterable.
         objective: what is minimized; its `evaluate` gives the validation metrics.
         optimizer: the optimizer that the state was made with.
-        num_steps: number of steps, counted from `state`; None for as many as the data have batches.
+        num_steps: number of steps, counted from `state`; None for one per batch of the data.
         mesh: the mesh, see `data_mesh`; None for one device.
         shard_parameters: whether large arrays of the state are split into shards, see `place`.
         microbatches: number of microbatches per batch, see `train_step`.

@@ -66,7 +66,7 @@ def _run_blocks(
     axes: _Axes,
     num_steps: Int[Array, ""],
 ) -> tuple[TrainState, Float[Array, "members steps"]]:
-    """Make up to as many steps as have been drawn of every member, in one program."""
+    """Make up to as many steps of every member as have been drawn, in one program."""
 
     def one(
         state: TrainState, data: Batch, draws: Draws, objective: EpistemicObjective
@@ -91,7 +91,7 @@ def _validate_many(
 
 
 def _member_keys(key: PRNGKeyArray, members: int, name: str) -> Key[Array, " members"]:
-    """Return one key per member, of the stream that has this name."""
+    """Return one key per member, from the named stream."""
     keys = jax.vmap(lambda member: jr.fold_in(key, member))(jnp.arange(members))
     return jax.vmap(lambda k: named_keys(k, name)[0])(keys)
 
@@ -118,7 +118,7 @@ def _check_many(name: str, data: Batch, models: PyTree, loss: AbstractLoss, axes
 
 
 class FitOptions(TypedDict, total=False):
-    """Options that `fit_many` and `fit_ensemble` take as `fit` does; what it says of one model is for each member."""
+    """Options that `fit_many` and `fit_ensemble` share with `fit`; they apply to each member."""
 
     batch_size: int | None
     sampling: Callable[[int | None], AbstractBatches]

@@ -79,7 +79,7 @@ def constrain(tree: PyTree, mesh: Mesh | None, *, shard_parameters: bool) -> PyT
 
 
 def spread(tree: PyTree, mesh: Mesh) -> PyTree[Array]:
-    """Return arrays whose leading axis is spread over the mesh, from the parts that each process holds."""
+    """Return arrays whose leading axis is spread over the mesh, from the part that each process holds."""
     local = num_examples("batch", tree)
     if local * jax.process_count() % mesh.size != 0:
         raise ValueError(

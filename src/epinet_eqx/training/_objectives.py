@@ -1,4 +1,4 @@
-"""Objectives: what a training step makes smaller."""
+"""Objectives: the functions that training minimizes."""
 
 import abc
 import contextlib
@@ -39,7 +39,7 @@ def network_as_enn(model: Any) -> AbstractENN:
 
 
 class AbstractObjective(eqx.Module):
-    """What a step makes smaller: a function of a model, its running state and a batch."""
+    """The function that training minimizes: of a model, its running state and a batch."""
 
     @abc.abstractmethod
     def __call__(
@@ -92,14 +92,14 @@ def _held_out(
     per_index = jax.vmap(lambda output, y: loss.data_loss(output, y, jnp.zeros_like(output)), in_axes=(0, None))
     metrics = {"loss": jnp.mean(jax.vmap(per_index)(outputs, y), axis=1)}
     if y.ndim == 1 and jnp.issubdtype(y.dtype, jnp.integer):
-        # In a type that is too small for the classes their number would wrap around.
+        # In a type too small for the number of classes, that number would wrap around.
         y = y.astype(jnp.int32) if outputs.shape[2] > jnp.iinfo(y.dtype).max else y
         log_probs = jax.nn.log_softmax(outputs)
         marginal = jax.nn.logsumexp(log_probs, axis=1) - jnp.log(float(outputs.shape[1]))
         is_class = (y >= 0) & (y < outputs.shape[2])
         log_loss = -jnp.take_along_axis(marginal, y[:, None], axis=1)[:, 0]
         correct = (jnp.argmax(marginal, axis=1) == y).astype(jnp.float32)
-        # What is no class is neither right nor wrong: NaN is seen, and a wrong label is told from a wrong prediction.
+        # A target that is not a class gives NaN, so that a bad label is not counted as a wrong prediction.
         metrics |= {
             "log_loss": jnp.where(is_class, log_loss, jnp.nan),
             "accuracy": jnp.where(is_class, correct, jnp.nan),
@@ -178,14 +178,14 @@ class EpistemicObjective(AbstractObjective):
         return min(index.size, _MAX_INDEX_SAMPLES) if self.num_index_samples is None else self.num_index_samples
 
     def _indices(self, model: PyTree, key: PRNGKeyArray) -> Shaped[Array, "samples ..."]:
-        """Return the index samples that a key stands for."""
+        """Return the index samples of a key."""
         index = network_as_enn(model).index
         return index.sample_many(self.num_samples(index), key=key)
 
     def __call__(
         self, model: PyTree, model_state: PyTree, batch: Batch, *, key: PRNGKeyArray
     ) -> tuple[Float[Array, ""], tuple[PyTree, Metrics]]:
-        """Return the mean loss, with the model state as it was."""
+        """Return the mean loss, with the model state unchanged."""
         return self.at(self._indices(model, key))(model, model_state, batch, key=key)
 
     def at(self, zs: Shaped[Array, "samples ..."]) -> Objective:
@@ -252,7 +252,7 @@ class StatefulObjective(AbstractObjective):
 class TrunkObjective(AbstractObjective):
     """The loss of a model `(trunk, enn)`: an ENN on the features of a network with running statistics.
 
-    The trunk runs once per example, whatever the number of indices, and its statistics know nothing of them.
+    The trunk runs once per example for any number of indices, and its statistics do not depend on them.
     """
 
     loss: AbstractLoss

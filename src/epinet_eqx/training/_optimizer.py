@@ -34,7 +34,7 @@ def _is_from_optax(function: types.FunctionType) -> bool:
 
 
 def _content(value: Any, seen: frozenset[int] = frozenset()) -> Hashable:
-    """Return what a value consists of; values with equal content behave the same.
+    """Return the content of a value in hashable form; values with equal content behave the same.
 
     Looks into containers, arrays, and functions of optax with the values that they close over. Everything else, such
     as a schedule that the user wrote, equals itself only.

@@ -29,7 +29,7 @@ _LOST = (
 
 
 class ProcessLostError(RuntimeError):
-    """Another process of the run died, or cannot be reached: no process of the run can go on without it."""
+    """Another process of the run died or cannot be reached, so no process of the run can continue."""
 
 
 def initialize(
@@ -122,7 +122,7 @@ def report_lost_process(advice: str) -> Iterator[None]:
 class StopRequest:
     """Notes SIGTERM and SIGINT while it is entered, instead of ending the program in the middle of a step.
 
-    A second SIGINT acts as usual: whoever presses Ctrl-C twice does not want to wait.
+    A second SIGINT acts as usual: pressing Ctrl-C twice stops at once.
     """
 
     def __init__(self):

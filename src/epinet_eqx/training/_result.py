@@ -98,7 +98,7 @@ class DataExhaustedError(RuntimeError):
     """The data ended too early; `state` and `history` are those of the steps made."""
 
     def __init__(self, state: TrainState, history: History, *, made: int, num_steps: int | None):
-        """Initialize with what was reached, and the numbers of steps made and asked for."""
+        """Initialize with the state and history so far, and the numbers of steps made and requested."""
         self.state = state
         self.history = history
         super().__init__(
@@ -120,7 +120,7 @@ class TrainingInterrupted(KeyboardInterrupt):
     def __init__(
         self, signal_name: str, state: TrainState, history: History, *, num_steps: int | None, path: pathlib.Path | None
     ):
-        """Initialize with the signal, what was reached, the number of steps asked for, and the checkpoint."""
+        """Initialize with the signal, state and history so far, the number of steps requested, and the checkpoint."""
         self.step = int(np.max(np.asarray(state.step)))
         self.state = state
         self.history = history

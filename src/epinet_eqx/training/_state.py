@@ -113,7 +113,7 @@ def as_state(
 
 
 def averaged_part(params: PyTree, model_state: PyTree) -> tuple[PyTree, PyTree]:
-    """Return what is averaged: the trained parameters, and the floating-point arrays of the model state."""
+    """Return the averaged part: the trained parameters, and the floating-point arrays of the model state."""
     return params, eqx.filter(model_state, eqx.is_inexact_array)
 
 

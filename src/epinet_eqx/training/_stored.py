@@ -64,7 +64,7 @@ def _describe(arrays: Mapping[str, Array]) -> dict[str, str]:
 
 
 def _identity_of(state: TrainState, data: DataIterator) -> dict[str, Any]:
-    """Return what tells runs apart: the random key, and what the stream says in its method `identity`, if any."""
+    """Return the identity of a run: its random key, and the `identity` of its stream if it has one."""
     key = zlib.crc32(np.asarray(jr.key_data(state.key)).tobytes())
     return {"key": f"{key:08x}", **getattr(data, "identity", dict)()}
 
@@ -114,7 +114,7 @@ def write_summary(folder: pathlib.Path, summary: dict[str, Any]) -> None:
 
 
 class Stored:
-    """A checkpoint that was written, in a folder that has the number of its step for a name."""
+    """A written checkpoint, in a folder named by its step."""
 
     def __init__(self, folder: pathlib.Path):
         """Initialize with the folder; read and verify the summary."""
@@ -127,7 +127,7 @@ class Stored:
             raise self._unreadable(f"{_SUMMARY} differs from what was written")
 
     def _unreadable(self, reason: Any) -> CheckpointError:
-        """Return the error that says why this cannot be read."""
+        """Return an error with the reason why this cannot be read."""
         return CheckpointError(f"The checkpoint {str(self.folder)!r} cannot be read: {reason}.")
 
     def flaw(self) -> str | None:

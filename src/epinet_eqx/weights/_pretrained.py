@@ -223,9 +223,9 @@ def fill(
 
     Args:
         network: a network, of which only the shapes matter.
-        tensors: what a reader of `_formats` returned.
+        tensors: named tensors, from a reader of `_formats`.
         layers: names of convolutions and their normalizations in the order of the network, and of the linear layer.
-        eps: what the normalizations add to variances.
+        eps: the constant that normalizations add to variances.
         bgr: whether the weights are for images whose channels are blue, green, red; the network takes red first.
     """
     rest = dict(tensors)

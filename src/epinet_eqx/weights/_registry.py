@@ -31,7 +31,7 @@ class Package(NamedTuple):
 
 
 def _ask(*command: str) -> str:
-    """Return what a client of a registry prints."""
+    """Return the output of a registry client."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT)
     except (OSError, subprocess.TimeoutExpired) as error:

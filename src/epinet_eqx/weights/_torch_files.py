@@ -106,7 +106,7 @@ _NAMES: dict[str, Callable[..., Any] | None] = {
 
 
 def _read_zip(stream: io.BytesIO) -> tuple[Any, Callable[[_Storage], bytes]]:
-    """Return what a file of the zip format describes, and a function from a storage to its bytes."""
+    """Return the unpickled content of a file of the zip format, and a function from a storage to its bytes."""
     archive = zipfile.ZipFile(stream)
     entries = {info.filename: info for info in archive.infolist()}
     descriptions = [name for name in entries if name.endswith("/data.pkl")]
@@ -126,7 +126,7 @@ def _read_zip(stream: io.BytesIO) -> tuple[Any, Callable[[_Storage], bytes]]:
 
 
 def _read_legacy(stream: io.BytesIO) -> tuple[Any, Callable[[_Storage], bytes]]:
-    """Return what a file of the older format describes, and a function from a storage to its bytes."""
+    """Return the unpickled content of a file of the older format, and a function from a storage to its bytes."""
     head = [read_pickle(stream, {}) for _ in range(3)]
     if head[:2] != [_MAGIC, _PROTOCOL] or not isinstance(head[2], dict) or head[2].get("little_endian") is not True:
         raise ValueError("another format")
@@ -152,7 +152,7 @@ def _read_legacy(stream: io.BytesIO) -> tuple[Any, Callable[[_Storage], bytes]]:
 
 
 def _state_dict(content: Any) -> dict[str, _Tensor]:
-    """Return the named tensors of what a file describes."""
+    """Return the named tensors of the unpickled content of a file."""
     for name in itertools.chain.from_iterable(itertools.repeat(_WRAPPERS, 4)):
         if isinstance(content, Mapping) and isinstance(content.get(name), dict):
             content = content[name]
