@@ -68,8 +68,8 @@ class Draws(eqx.Module):
 
         Args:
             index: a reference distribution with finite support, such as the index of an ensemble.
-            chunk_size: how many indices are computed at a time.
-            batch_size: how many inputs are computed at a time; by default chosen to keep a chunk's outputs small.
+            chunk_size: as in `sample`.
+            batch_size: as in `sample`.
         """
         support = index.support()
         if support is None:
@@ -93,8 +93,8 @@ class Draws(eqx.Module):
         Args:
             index: the reference distribution, `enn.index`.
             zs: indices, along the leading axis.
-            chunk_size: how many indices are computed at a time.
-            batch_size: how many inputs are computed at a time; by default chosen to keep a chunk's outputs small.
+            chunk_size: as in `sample`.
+            batch_size: as in `sample`.
         """
         if zs.ndim == 0 or zs.shape[0] == 0:
             raise ValueError(f"`zs` must hold at least one index along its leading axis; got shape {zs.shape}.")
@@ -122,8 +122,8 @@ class Draws(eqx.Module):
             index: the reference distribution, `enn.index`.
             num_samples: the largest number of indices M.
             key: random key of the indices; a finite support does not use it.
-            chunk_size: how many indices are computed at a time.
-            batch_size: how many inputs are computed at a time; by default chosen to keep a chunk's outputs small.
+            chunk_size: as in `sample`.
+            batch_size: as in `sample`.
         """
         check_positive("num_samples", num_samples)
         support = index.support()
