@@ -18,7 +18,7 @@ from ..networks import ConvNet, Linear
 
 
 class Dropout(eqx.Module):
-    """Sets random entries to zero and divides the others by the probability of staying, so that the mean is kept.
+    """Sets random entries to zero and divides the others by the keep probability, which preserves the mean.
 
     The mask is a function of the key: with the same key every input has the same mask.
     """

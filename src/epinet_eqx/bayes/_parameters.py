@@ -1,4 +1,4 @@
-"""The parameters of a module as one vector, and back: what a BNN puts a distribution on (Section 3.2)."""
+"""The parameters of a module as one vector, and back: the variable that a BNN has a distribution of (Section 3.2)."""
 
 import itertools
 import math
@@ -116,6 +116,6 @@ class Skeleton(eqx.Module):
 
 
 def split_parameters(module: PyTree) -> tuple[Float[Array, " parameters"], Skeleton]:
-    """Return the parameters of `module` as one vector, and what rebuilds the module from such a vector."""
+    """Return the parameters of `module` as one vector, and a function that rebuilds the module from such a vector."""
     skeleton = Skeleton(module)
     return skeleton.flatten(module), skeleton

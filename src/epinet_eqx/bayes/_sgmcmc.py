@@ -1,4 +1,4 @@
-"""Stochastic-gradient MCMC: SGLD and SGHMC, and how well chains agree (Section 5)."""
+"""Stochastic-gradient MCMC: SGLD, SGHMC, and a convergence diagnostic (Section 5)."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -178,7 +178,7 @@ def run_chain(
 
 
 def split_r_hat(values: Float[Array, "chains samples *shape"]) -> Float[Array, "*shape"]:
-    r"""Return the split $\hat R$ of Gelman et al. (2013): near one where chains agree with one another and in time.
+    r"""Return the split $\hat R$ of Gelman et al. (2013): near one where chains agree with each other and over time.
 
     Parameters of a network may be permuted without changing its function, so look at functions of them: at the
     probabilities that each sample predicts. Each chain is cut into halves; the variance of all values over the mean

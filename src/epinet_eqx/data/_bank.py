@@ -21,7 +21,7 @@ from ._transforms import Normalization, Transform
 
 Embed = Callable[[Any], tuple[Float[Array, " classes"], Float[Array, " features"]]]
 
-# Tolerance between two computations of the same base, relative to the largest value.
+# Tolerance between two runs of the same base, relative to the largest value.
 _TOLERANCE = {"float16": 2e-3, "float32": 1e-3}
 
 

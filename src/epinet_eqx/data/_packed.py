@@ -20,7 +20,7 @@ from ._arrays import check_classes, check_stretch
 _FORMAT = 1
 # Labels are stored in 16 bits.
 _MAX_CLASSES = 2**15
-# A difference of logits or features that changes nothing.
+# Differences of logits or features below this do not matter.
 _SMALL = 1e-5
 
 
@@ -33,7 +33,7 @@ class LinearLayer(NamedTuple):
 
 def _quantize(name: str, values: np.ndarray, axis: int, levels: int, kind: type[np.floating]) -> dict[str, np.ndarray]:
     """Return integers from 0 to below `levels`, and the lowest value and the step along an axis as floats of a kind."""
-    # What is too large, or a range too small for a step, is found below.
+    # Overflow and ranges too small for a step are reported below.
     with np.errstate(over="ignore", invalid="ignore"):
         low, high = (function(values, axis=axis, keepdims=True).astype(kind) for function in (np.min, np.max))
         step = ((high - low) / (levels - 1)).astype(kind)

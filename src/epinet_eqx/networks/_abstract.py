@@ -18,7 +18,7 @@ class AbstractNetwork(eqx.Module):
     @property
     @abc.abstractmethod
     def feature_dim(self) -> int | None:
-        """The size of the feature vector, or None if only a run on an example can tell."""
+        """The size of the feature vector, or None if it is only known after a run on an example."""
 
     @abc.abstractmethod
     def with_features(self, x: PyTree[Array]) -> tuple[Float[Array, " classes"], Float[Array, " features"]]:

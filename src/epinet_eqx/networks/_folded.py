@@ -115,7 +115,7 @@ class Residual(eqx.Module):
 
 
 class Fire(eqx.Module):
-    """The block of SqueezeNet: few channels, from which a 1x1 and a 3x3 convolution make half of the output each."""
+    """The block of SqueezeNet: a squeeze to few channels, then 1x1 and 3x3 convolutions for half of the output each."""
 
     squeeze: FoldedConv
     expand: tuple[FoldedConv, FoldedConv]

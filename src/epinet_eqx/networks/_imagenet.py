@@ -1,4 +1,4 @@
-"""Small networks for ImageNet, and the ResNet-50 of 2015, as public weights have them."""
+"""Small networks for ImageNet, and the ResNet-50 of 2015, in the form of their public weights."""
 
 from collections.abc import Iterator
 

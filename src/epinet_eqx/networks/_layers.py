@@ -166,7 +166,7 @@ def max_pool(
 
 
 class ChannelDropout(eqx.Module):
-    """Sets random channels (the last axis) to zero and divides the others by the probability of staying."""
+    """Sets random channels (the last axis) to zero and divides the others by the keep probability."""
 
     rate: Frozen[Float[Array, ""]]
     inference: bool

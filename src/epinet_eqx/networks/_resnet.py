@@ -14,7 +14,7 @@ from .._init import Initializer, truncated_normal
 from ._layers import ChannelDropout, ImageConv, Linear, Padding, max_pool
 from ._stateful import AbstractStatefulNetwork, BatchNorm
 
-# Drops channels of an image; the number is the place in the block.
+# Drops channels of an image; the number is the position in the block.
 Drop: TypeAlias = Callable[[Any, int], Any]
 
 

@@ -27,7 +27,7 @@ class Pretrained(NamedTuple):
 
 
 class _Recipe(NamedTuple):
-    """Where a network's weights are, and how they become the network.
+    """The location of a network's weights, and how to load them into the network.
 
     `member` is the file in the archive, or a pattern; `layers` has for each convolution its name and that of its
     normalization, in the order of the network, then the linear layer.
@@ -219,7 +219,7 @@ def fill(
     eps: float,
     bgr: bool = False,
 ) -> FoldedNetwork:
-    """Return the network with these weights; every tensor must have its place, every parameter its tensor.
+    """Return the network with these weights; tensors and parameters must correspond one to one.
 
     Args:
         network: a network, of which only the shapes matter.

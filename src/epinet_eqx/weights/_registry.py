@@ -1,4 +1,4 @@
-"""Archives from the package registries that pip and npm are configured for, checked and cached."""
+"""Archives from the registries that pip and npm are configured for, verified and cached."""
 
 import fnmatch
 import html
@@ -42,7 +42,7 @@ def _ask(*command: str) -> str:
 
 
 def _open(address: str):
-    """Open an address; only the web is asked, never a file of this machine."""
+    """Open a web address; addresses of local files are refused."""
     from urllib.parse import urlsplit
     from urllib.request import urlopen
 

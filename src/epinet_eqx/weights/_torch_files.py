@@ -35,7 +35,7 @@ _DTYPES: dict[str, Any] = {
 
 
 class _Storage(NamedTuple):
-    """A stretch of numbers that the file stores elsewhere."""
+    """A contiguous block of numbers, stored elsewhere in the file."""
 
     key: str
     dtype: Any
