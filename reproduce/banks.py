@@ -6,6 +6,9 @@
 IMAGES of ImageNet holds `val_0.npz`, ... and `train_like.npz`, encoded images with labels; of CIFAR-10, the official
 binary files. NETWORKS holds safetensors files and `index.json`. Outputs are kept in `--work`, a file for each network
 and split, so an interrupted run goes on.
+
+Of ImageNet there are outputs of augmented dyads, too: all of them of one network, and of each network the
+log-probabilities of the labels, which are what an ensemble needs.
 """
 
 import argparse
@@ -25,7 +28,17 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from epinet_eqx.data import LinearLayer, Normalization, PackedBank, cifar, pack_bank, quantization_loss
+from epinet_eqx import named_keys
+from epinet_eqx.data import (
+    ArrayDataset,
+    AugmentedDyads,
+    LinearLayer,
+    Normalization,
+    PackedBank,
+    cifar,
+    pack_bank,
+    quantization_loss,
+)
 from epinet_eqx.networks import cifar_resnet, with_statistics
 from epinet_eqx.weights import PRETRAINED, load_safetensors_weights, pretrained
 
@@ -38,6 +51,11 @@ SETTINGS = ((32, 256), (64, 256), (128, 256), (256, 256), (256, 4096), (256, 655
 # Networks of each depth whose features are kept, and how many training images they are kept for.
 NUM_WITH_FEATURES = 2
 NUM_CIFAR_TRAIN = 1000
+
+# Pairs of validation images with ten augmented draws each, and the network whose outputs on them are kept whole.
+NUM_AUGMENTED = 140
+AUGMENTED_NETWORK = "efficientnet_lite0"
+AUGMENTED_TEMPERATURES = (0.5, 0.6, 0.7, 0.85, 1.0, 1.2, 1.5)
 
 Rows = Mapping[str, np.ndarray]
 
@@ -65,8 +83,16 @@ def decode(encoded: bytes) -> np.ndarray:
     return np.asarray(image).transpose(2, 0, 1)
 
 
-def decoded_batches(files: list[pathlib.Path], count: int | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield batches of images and labels; the next one is decoded while the last is used."""
+def decoded_batches(
+    files: list[pathlib.Path], count: int | None = None, *, chosen: np.ndarray | None = None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield batches of images and labels; the next one is decoded while the last is used.
+
+    Args:
+        files: the files.
+        count: number of images, the first ones; None for all.
+        chosen: numbers of images, in the order in which they are wanted; None for all in their order.
+    """
     encoded, labels = [], []
     for file in files:
         with np.load(file, allow_pickle=False) as content:
@@ -74,6 +100,8 @@ def decoded_batches(files: list[pathlib.Path], count: int | None = None) -> Iter
             encoded += [data[start:stop] for start, stop in itertools.pairwise(offsets)]
             labels.append(content["labels"])
     y = np.concatenate(labels)[:count]
+    if chosen is not None:
+        y, encoded = y[chosen], [encoded[number] for number in chosen]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         starts = range(0, len(y), BATCH_SIZE)
         ahead = [pool.map(decode, encoded[start : min(start + BATCH_SIZE, len(y))]) for start in starts[:2]]
@@ -83,6 +111,23 @@ def decoded_batches(files: list[pathlib.Path], count: int | None = None) -> Iter
                 ahead.append(pool.map(decode, encoded[later : min(later + BATCH_SIZE, len(y))]))
             yield np.stack(list(ahead[place])), y[start : start + BATCH_SIZE]
             ahead[place] = iter(())
+
+
+def augmented_anchors() -> np.ndarray:
+    """Return the numbers of the validation images that are augmented; consecutive ones are pairs."""
+    (key,) = named_keys(jr.key(0), "augmented pairs")
+    return np.asarray(jr.choice(key, 4000, (2 * NUM_AUGMENTED,), replace=False))
+
+
+def augmented_batches(files: list[pathlib.Path]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the ten draws of each pair, cropped and flipped anew, with their labels."""
+    decoded = list(decoded_batches(files, chosen=augmented_anchors()))
+    pixels, y = (np.concatenate(parts) for parts in zip(*decoded, strict=True))
+    source = ArrayDataset(pixels, y.astype(np.int32), augmented_anchors().astype(np.int32), 1000)
+    (key,) = named_keys(jr.key(0), "augmented draws")
+    dyads = AugmentedDyads(source, key=key)
+    for group in range(len(dyads)):
+        yield dyads[group]["x"], dyads[group]["y"]
 
 
 @eqx.filter_jit
@@ -172,6 +217,8 @@ def make_imagenet(images: pathlib.Path, work: pathlib.Path, target: pathlib.Path
             )
             for split, files in imagenet_splits(images).items()
         }
+        if name == AUGMENTED_NETWORK:
+            splits["augmented"] = _augmented(name, images, work)
         index[name] = _pack_smallest(target / f"{name}.npz", splits, _linear(network))
         print(name, index[name]["bytes"], index[name]["quantization"], flush=True)
         _write_index(
@@ -179,8 +226,55 @@ def make_imagenet(images: pathlib.Path, work: pathlib.Path, target: pathlib.Path
             index,
             "imagenet IMAGES",
             "ImageNet (ILSVRC2012): 4 validation images of each class as `val`, "
-            "one further image of each class, most likely a training image, as `train`; 224 x 224 crops.",
+            "one further image of each class, most likely a training image, as `train`; 224 x 224 crops. `augmented`: "
+            f"ten cropped and flipped draws of each of {NUM_AUGMENTED} pairs of validation images.",
         )
+    _pack_augmented(list(index), images, work, target)
+
+
+def _augmented(name: str, images: pathlib.Path, work: pathlib.Path) -> Rows:
+    """Return the outputs of a network on augmented dyads."""
+
+    def make() -> Rows:
+        network, normalization = pretrained(name)
+        return outputs(network, normalization, augmented_batches(imagenet_splits(images)["val"]))
+
+    return _kept(work / f"{name}-augmented.npz", make)
+
+
+def _pack_augmented(names: list[str], images: pathlib.Path, work: pathlib.Path, target: pathlib.Path) -> None:
+    """Write the log-probabilities of the labels of augmented dyads, of each network and at each temperature."""
+    found = []
+    for name in names:
+        rows = _augmented(name, images, work)
+        logits = rows["logits"][None] / np.array(AUGMENTED_TEMPERATURES, np.float32)[:, None, None]
+        log_p = jnp.take_along_axis(jax.nn.log_softmax(logits), rows["y"][None, :, None], axis=2)[:, :, 0]
+        found.append(np.asarray(log_p, np.float16))
+    path = target / "augmented.npz"
+    np.savez_compressed(path, log_p=np.stack(found))
+    index = json.loads((target / "bank.json").read_text())
+    index["augmented"] = {
+        "file": path.name,
+        "sha256": sha256_of(path),
+        "bytes": path.stat().st_size,
+        "networks": names,
+        "temperatures": AUGMENTED_TEMPERATURES,
+    }
+    (target / "bank.json").write_text(json.dumps(index, indent=1) + "\n")
+
+
+def augmented_log_probs() -> dict[tuple[str, float], np.ndarray]:
+    """Return the log-probabilities of the labels of augmented dyads, by network and temperature."""
+    folder = BANKS / "imagenet"
+    entry = json.loads((folder / "bank.json").read_text())["augmented"]
+    _check(folder / entry["file"], entry["sha256"])
+    with np.load(folder / entry["file"], allow_pickle=False) as content:
+        log_p = content["log_p"].astype(np.float32)
+    return {
+        (name, temperature): log_p[row, place]
+        for row, name in enumerate(entry["networks"])
+        for place, temperature in enumerate(entry["temperatures"])
+    }
 
 
 def _write_index(target: pathlib.Path, networks: Mapping[str, Any], command: str, images: str) -> None:
@@ -233,13 +327,18 @@ def read_index(dataset: str) -> dict[str, Any]:
     return json.loads((BANKS / dataset / "bank.json").read_text())["networks"]
 
 
+def _check(path: pathlib.Path, sha256: str) -> None:
+    """Raise unless a file has this checksum."""
+    found = sha256_of(path)
+    if found != sha256:
+        raise ValueError(f"{str(path)!r} must have the checksum {sha256}; got {found}.")
+
+
 def open_shipped(dataset: str, name: str) -> PackedBank:
     """Return a bank that ships, after comparing its checksum."""
     entry = read_index(dataset)[name]
     path = BANKS / dataset / entry["file"]
-    found = sha256_of(path)
-    if found != entry["sha256"]:
-        raise ValueError(f"{str(path)!r} must have the checksum {entry['sha256']}; got {found}.")
+    _check(path, entry["sha256"])
     return PackedBank(path)
 
 

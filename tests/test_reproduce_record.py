@@ -353,7 +353,7 @@ def test_artifacts_that_share_records_agree_on_what_they_are(tier):
 
 
 def test_figures_that_share_networks_are_computed_together(output):
-    chosen = [REGISTRY[name] for name in ("fig02", "fig06", "fig14")]
+    chosen = [REGISTRY[name].at("smoke") for name in ("fig02", "fig06", "fig14")]
     work = {job.unit: job for entry in chosen for job in Records(output).jobs(entry)}
     groups = runner.grouped(list(work.values()), output)
     assert len(groups) == 2 * REGISTRY["fig02"].at_tier("smoke").protocol.num_seeds

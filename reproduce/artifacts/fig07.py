@@ -5,22 +5,11 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ..configs.imagenet import Photographs
 from ..configs.images import PAIRS
 from ..stats import Rows
+from ._imagenet import bank_artifact
 from ._images import image_artifact
-
-ARTIFACT = image_artifact(
-    title="Dyadic and augmented dyadic batches",
-    label="fig:dyadic_batch",
-    protocol=PAIRS,
-    dataset="imagenet",
-    parts=("grids",),
-    minutes={"smoke": 0.5, "laptop": 0.1, "paper": 0},
-    data="digit pairs instead of ImageNet",
-    tolerances={},
-    caption="Each line is a batch of draws from two anchors; the label of an image stands above it.",
-)
-
 
 # White space beside and above an image, as shares of its width and height.
 _GAP, _LABEL = 0.12, 0.45
@@ -66,3 +55,30 @@ def draw(rows: Rows) -> Figure:
         _draw_batches(ax, [row for row in own if row["kind"] == kind])
         ax.set_title(title)
     return figure
+
+
+_FROM_SCRATCH = image_artifact(
+    title="Dyadic and augmented dyadic batches",
+    label="fig:dyadic_batch",
+    protocol=PAIRS,
+    dataset="imagenet",
+    parts=("grids",),
+    minutes={"smoke": 0.5, "laptop": 0.1, "paper": 0},
+    data="digit pairs instead of ImageNet",
+    tolerances={},
+    caption="Each line is a batch of draws from two anchors; the label of an image stands above it.",
+    draw=draw,
+)
+
+ARTIFACT = bank_artifact(
+    _FROM_SCRATCH,
+    config=Photographs(),
+    run="imagenet_photographs:run",
+    minutes=0.1,
+    data="the two photographs that scikit-learn ships",
+    tolerances={},
+    caption=(
+        "Each line is a batch of ten draws from two anchors, a photograph of a building (00) and one of a flower (01). "
+        "Augmented draws are cropped by four of 224 pixels, resized and flipped at random."
+    ),
+)

@@ -173,10 +173,17 @@ def best_place(marginal: Float[np.ndarray, " settings"], joint: Float[np.ndarray
     return int(np.argmin(np.where(marginal <= marginal[plain], joint, np.inf)))
 
 
+def losses_at(
+    enn: AbstractENN, data: Batch, temperatures: Sequence[float], num_samples: int, *, key: PRNGKeyArray
+) -> tuple[Float[np.ndarray, " temperatures"], Float[np.ndarray, " temperatures"]]:
+    """Return mean marginal and joint losses at some temperatures."""
+    found = _grid(enn, data, temperatures, (num_samples,), key)
+    return np.asarray(found.marginal[:, -1].mean(axis=-1)), np.asarray(found.joint[TAU][:, -1].mean(axis=-1))
+
+
 def choose_temperature(enn: AbstractENN, tuning: Batch, folds: Folds, *, key: PRNGKeyArray) -> tuple[float, float]:
     """Return the best temperature on the tuning images, and the joint loss there."""
-    found = _grid(enn, tuning, folds.temperatures, (folds.tuning_samples,), key)
-    marginal, joint = (np.asarray(values[:, -1].mean(axis=-1)) for values in (found.marginal, found.joint[TAU]))
+    marginal, joint = losses_at(enn, tuning, folds.temperatures, folds.tuning_samples, key=key)
     best = best_place(marginal, joint, folds.temperatures.index(1.0))
     return folds.temperatures[best], float(joint[best])
 

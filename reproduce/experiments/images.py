@@ -6,7 +6,6 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from epinet_eqx import Tempered
@@ -18,6 +17,7 @@ from ..record import Row
 from .image_agents import Agent, Backend, Seed
 from .image_lab import BASELINES, Lab
 from .image_memory import MemoryBackend
+from .image_pictures import KINDS, batch_rows
 from .image_plan import Planned, Planner
 from .image_scale import ScaleBackend
 from .image_scores import draws_of, joined, score
@@ -28,9 +28,6 @@ _FAMILIES = ("bases", "ensembles", "epinets", "baselines")
 _AUGMENTED = {"augmented": ("bases", "ensembles", "epinets"), "augmented-baselines": ("baselines",)}
 # No network of these is one of the other parts'.
 _ON_THEIR_OWN = ("baselines", "augmented-baselines")
-_NUM_SHOWN = 4
-# Larger images are shown with fewer pixels.
-_MAX_SHOWN_SIZE = 56
 
 
 def groups(configs: Mapping[str, Part]) -> list[list[str]]:
@@ -126,41 +123,10 @@ def _is_shown(lab: Lab, row: Mapping[str, Any]) -> bool:
     return row["exact"] or row["num_samples"] == lab.protocol.num_samples
 
 
-def _as_text(image: np.ndarray) -> str:
-    """Return an image as text: gray in 99 steps, or three bytes per pixel in hexadecimal digits."""
-    if image.dtype == np.uint8:
-        image = image / 255
-    step = -(-max(image.shape[1:]) // _MAX_SHOWN_SIZE)
-    if step > 1:
-        channels, height, width = (size - size % step if axis else size for axis, size in enumerate(image.shape))
-        parts = image[:, :height, :width].reshape(channels, height // step, step, width // step, step)
-        image = parts.mean(axis=(2, 4))
-    image = np.clip(image, 0, 1)
-    if len(image) == 1:
-        return "/".join(" ".join(map(str, line)) for line in np.rint(99 * image[0]).astype(int))
-    pixels = np.rint(255 * image).astype(np.uint8).transpose(1, 2, 0)
-    return "/".join(" ".join(pixel.tobytes().hex() for pixel in line) for line in pixels)
-
-
 def _grids(lab: Lab) -> Rows:
     """Return the pixels of some dyadic batches, plain and augmented."""
-    rows = []
-    for kind in ("dyadic", "augmented"):
-        dyads = lab.backend.pictures(kind)
-        for number in range(min(_NUM_SHOWN, len(dyads))):
-            group = dyads[number]
-            for place, (image, label) in enumerate(zip(group["x"], group["y"], strict=True)):
-                rows.append(
-                    {
-                        "seed": lab.backend.seed.number,
-                        "kind": kind,
-                        "batch": number,
-                        "place": place,
-                        "label": int(label),
-                        "pixels": _as_text(image),
-                    }
-                )
-    return rows
+    number = lab.backend.seed.number
+    return [row for kind in KINDS for row in batch_rows(lab.backend.pictures(kind), kind=kind, seed=number)]
 
 
 _PARTS: dict[str, Callable[[Lab], Rows]] = {

@@ -42,6 +42,10 @@ AGENTS: dict[str, Look] = {
     "mimo": Look(color="#2aa1a8", marker="<", linestyle=(0, (4, 1, 1, 1)), label="mimo"),
     "sngp": Look(color="#a0522d", marker=">", linestyle=(0, (1, 2)), label="sngp"),
     "het": Look(color="#c2559b", marker="h", linestyle=(0, (7, 2)), label="het"),
+    # Heads on stored outputs of public networks.
+    "pitman-yor": Look(color="#6a8f00", marker="p", linestyle=(0, (2, 1)), label="Pitman-Yor head"),
+    "laplace": Look(color="#00536b", marker="d", linestyle=(0, (8, 2)), label="last-layer Laplace"),
+    "heads": Look(color="#e0a3c2", marker="8", linestyle=(0, (1, 3)), label="ensemble of heads"),
     # The agents of Theorems 1 and 2: what matters there is what an agent knows, not how it learned it.
     "joint": Look(color="#1f4fa3", marker="o", linestyle="-", label="joint prediction"),
     "marginal": Look(color="#d6403a", marker="s", linestyle="--", label="exact marginals only"),

@@ -72,7 +72,8 @@ def attach(
         example: one input. Its shape gives all sizes, and every part is checked on it; not needed if `base` is a
             network of this library that knows its `feature_dim`.
         hidden: sizes of the hidden layers of the learnable epinet.
-        prior_scale: scale of the matched prior network.
+        prior_scale: scale of the matched prior network. The paper's 1 suits features of about unit mean square, such
+            as those of ResNet-50; larger features need a smaller scale, chosen on held-out data with the temperature.
         priors: further priors, such as `mlp_prior` or `conv_prior`.
         freeze: whether training leaves the base network unchanged.
         initializer: draws the weights of the learnable epinet and of the matched prior.

@@ -1,0 +1,144 @@
+"""Joint losses under augmented dyadic sampling (Appendix E), from stored outputs of augmented images."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.random as jr
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from epinet_eqx import AbstractENN, Tempered, named_keys
+from epinet_eqx.data import PackedBank, stored_base
+from epinet_eqx.losses import Batch
+from epinet_eqx.metrics import joint_log_loss, log_losses
+from epinet_eqx.pitman_yor import attach as attach_pitman_yor
+
+from ..banks import AUGMENTED_TEMPERATURES, NUM_AUGMENTED, augmented_anchors, augmented_log_probs
+from ..configs.imagenet import NETWORKS, BankPart
+from .banked import (
+    TAU,
+    Parts,
+    Row,
+    StoredParticles,
+    bank_of,
+    block_means,
+    draws_of,
+    losses_at,
+    particles_batch,
+    train_epinet,
+)
+from .banked import best_place as place_of_best
+from .imagenet import data_of, epinet_cost
+from .imagenet_costs import ensemble_cost, network_cost
+
+Pairs = Float[np.ndarray, " pairs"]
+
+
+class Judge:
+    """What all agents of the augmented dyads share: images to fit and to choose on, the pairs, plain and augmented."""
+
+    def __init__(self, config: BankPart, *, key: PRNGKeyArray):
+        """Initialize; the images of the pairs are neither fitted nor chosen on."""
+        self.bank = config.bank
+        self.network = config.networks[0]
+        anchors = augmented_anchors()
+        order_key, self.key = named_keys(key, "order", "indices")
+        others = np.setdiff1d(np.arange(self.own.splits["val"]), anchors)
+        others = np.asarray(jr.permutation(order_key, others))
+        num_tuning = self.bank.folds.num_tuning
+        self.places = (others[num_tuning:], others[:num_tuning], anchors)
+
+    @property
+    def own(self) -> PackedBank:
+        """The bank of the network that has outputs of augmented images."""
+        return bank_of("imagenet", self.network)
+
+    def parts(self, data: Batch) -> Parts:
+        """Return images to train on, to choose on, and the anchors of the pairs."""
+        return Parts(*(jax.tree.map(lambda leaf, own=own: leaf[own], data) for own in self.places))
+
+    def temperature(self, enn: AbstractENN, tuning: Batch) -> float:
+        """Return the temperature with the best joint loss on plain dyads, among those that are stored."""
+        marginal, joint = losses_at(enn, tuning, AUGMENTED_TEMPERATURES, self.bank.folds.tuning_samples, key=self.key)
+        return AUGMENTED_TEMPERATURES[place_of_best(marginal, joint, AUGMENTED_TEMPERATURES.index(1.0))]
+
+    def losses(self, enn: AbstractENN, plain: Batch, augmented: Batch) -> tuple[Pairs, Pairs]:
+        """Return the plain and the augmented joint loss of each pair."""
+        draws = draws_of(enn, self.bank.counts[-1], key=self.key)
+        return (
+            np.asarray(log_losses(enn, plain.x, plain.y, draws, tau=TAU).joint.values),
+            np.asarray(joint_log_loss(enn, augmented.x, augmented.y, draws, tau=TAU).values),
+        )
+
+    def rows(self, found: Sequence[tuple[Pairs, Pairs]], **about: Any) -> list[Row]:
+        """Return a row for each block of pairs, of means over several ENNs."""
+        plain, augmented = (np.mean([own[place] for own in found], axis=0) for place in (0, 1))
+        blocks = 10
+        means = zip(block_means(plain, blocks), block_means(augmented, blocks), strict=True)
+        return [
+            {**about, "block": block, "joint": float(joint), "augmented": float(other)}
+            for block, (joint, other) in enumerate(means)
+        ]
+
+
+def _logits(data: Batch) -> Batch:
+    """Return the stored logits as those of an ensemble of one."""
+    return particles_batch([data])
+
+
+def _base(judge: Judge) -> list[Row]:
+    """Return the rows of the network."""
+    enn, parts = StoredParticles(1), judge.parts(_logits(judge.own.as_batch("val")))
+    temperature = judge.temperature(enn, parts.tuning)
+    found = judge.losses(Tempered(enn, temperature), parts.test, _logits(judge.own.as_batch("augmented")))
+    return judge.rows([found], agent="resnet", members=1, temperature=temperature)
+
+
+def _ensemble(judge: Judge, names: tuple[str, ...]) -> list[Row]:
+    """Return the rows of an ensemble; of augmented images, the log-probabilities of the labels are stored."""
+    enn = StoredParticles(len(names))
+    parts = judge.parts(particles_batch([data_of(name) for name in names]))
+    temperature = judge.temperature(enn, parts.tuning)
+    draws = draws_of(enn, 0, key=judge.key)
+    tempered = Tempered(enn, temperature)
+    plain = np.asarray(log_losses(tempered, parts.test.x, parts.test.y, draws, tau=TAU).joint.values)
+    stored = augmented_log_probs()
+    log_p = np.stack([stored[name, temperature].reshape(NUM_AUGMENTED, TAU).sum(axis=1) for name in names])
+    augmented = -np.logaddexp.reduce(log_p, axis=0) + np.log(len(names))
+    return judge.rows([(plain, augmented)], agent="ensemble", members=len(names), temperature=temperature)
+
+
+def _epinet(judge: Judge, num_seeds: int) -> list[Row]:
+    """Return the rows of epinets, means over seeds of their losses."""
+    parts, augmented = judge.parts(judge.own.as_batch("val")), judge.own.as_batch("augmented")
+    found, temperatures = [], []
+    for seed in range(num_seeds):
+        enn = train_epinet(parts.training, judge.bank.recipe, key=jr.fold_in(judge.key, seed))
+        temperatures.append(judge.temperature(enn, parts.tuning))
+        found.append(judge.losses(Tempered(enn, temperatures[-1]), parts.test, augmented))
+    return judge.rows(found, agent="epinet", members=1, temperature=float(np.mean(temperatures)))
+
+
+def _pitman_yor(judge: Judge, alpha: float) -> list[Row]:
+    """Return the rows of a Pitman-Yor head whose noise is alike where features are alike."""
+    parts, augmented = judge.parts(judge.own.as_batch("val")), judge.own.as_batch("augmented")
+    examples = jax.tree.map(lambda leaf: leaf[:400], parts.training.x)
+    marginal, _ = losses_at(StoredParticles(1), _logits(parts.tuning), AUGMENTED_TEMPERATURES, 1, key=judge.key)
+    temperature = AUGMENTED_TEMPERATURES[int(np.argmin(marginal))]
+    enn = attach_pitman_yor(stored_base, examples, alpha=alpha, temperature=temperature, key=judge.key)
+    found = judge.losses(enn, parts.test, augmented)
+    return judge.rows([found], agent="pitman-yor", members=1, temperature=temperature)
+
+
+def run(config: BankPart, *, key: PRNGKeyArray) -> list[Row]:
+    """Return the rows of all agents on the augmented dyads, with the parameters of each."""
+    (name,) = config.networks
+    judge = Judge(config, key=key)
+    parts: Sequence[tuple[list[Row], int]] = (
+        (_base(judge), network_cost(name).parameters),
+        (_ensemble(judge, NETWORKS), ensemble_cost(NETWORKS).parameters),
+        (_epinet(judge, config.bank.num_seeds), epinet_cost(name, config.bank.recipe).parameters),
+        (_pitman_yor(judge, config.bank.alphas[1]), network_cost(name).parameters),
+    )
+    return [{**row, "parameters": parameters} for rows, parameters in parts for row in rows]
