@@ -12,6 +12,7 @@ from epinet_eqx import Draws
 from epinet_eqx.baselines import SNGP
 from epinet_eqx.data import LinearLayer
 from epinet_eqx.losses import Batch
+from reproduce.aggregate import read_rows
 from reproduce.artifacts import _imagenet
 from reproduce.banks import AUGMENTED_NETWORK, AUGMENTED_TEMPERATURES, augmented_anchors, augmented_log_probs
 from reproduce.configs.banked import Folds, StoredEpinet
@@ -119,7 +120,7 @@ def test_augmented_dyads_are_in_the_bank():
     augmented, anchors = bank.as_batch("augmented"), augmented_anchors()
     log_p = jax.nn.log_softmax(augmented.x["logits"] / 0.7)
     own = np.take_along_axis(np.asarray(log_p), np.asarray(augmented.y)[:, None], axis=1)[:, 0]
-    assert np.abs(own - stored[AUGMENTED_NETWORK, 0.7]).max() < 0.2
+    assert np.abs(own - stored[AUGMENTED_NETWORK, 0.7]).mean() < 0.05
     # Ten draws of each pair have the labels of its two anchors.
     labels = bank.as_batch("val").y[anchors].reshape(-1, 2)
     drawn = augmented.y.reshape(len(labels), -1)
@@ -127,9 +128,12 @@ def test_augmented_dyads_are_in_the_bank():
     assert len(set(anchors.tolist())) == len(anchors)
 
 
-def test_figures_of_the_bank_have_accepted_numbers_of_it():
-    for name in ("fig02", "fig06", "fig07", "fig08", "fig12", "fig13", "fig14"):
-        own = REGISTRY[name]
-        units = {line.split(",")[0] for line in (REFERENCE / "laptop" / f"{name}.csv").read_text().splitlines()[1:]}
-        assert units == set(own.at_tier("laptop").units()), name
-        assert "instead of" not in own.data
+BANKED = [name for name, own in REGISTRY.items() if own.session == "imagenet" and own.from_scratch is not None]
+
+
+@pytest.mark.parametrize("name", BANKED)
+def test_a_figure_of_the_bank_has_accepted_numbers_of_it(name):
+    own, path = REGISTRY[name], REFERENCE / "laptop" / f"{name}.csv"
+    assert {line.split(",")[0] for line in path.read_text().splitlines()[1:]} == set(own.at_tier("laptop").units())
+    assert "instead of" not in own.data
+    assert own.draw(read_rows(path)).axes

@@ -88,7 +88,7 @@ def test_means_and_errors_over_seeds():
 
 def scratch(name):
     """Return an image figure as it is computed without a bank."""
-    return REGISTRY[name].from_scratch
+    return REGISTRY[name].from_scratch or REGISTRY[name]
 
 
 def claim(name):

@@ -33,11 +33,11 @@ ARTIFACT = bank_artifact(
     config=BankStudy(parts=("base", "ensemble", "epinet"), first_parts=("departures",), ends_parts=("recommended",)),
     minutes=4,
     caption=(
-        "Seven public networks from 1.2 to 25.5 million parameters, each alone, with an epinet and with a Pitman-Yor "
-        "head of share 0.2. Open circles: all outputs at temperature 1; stars: ResNet-50 and SqueezeNet with a prior "
-        "scale chosen like the temperature. Ensembles are of mixed architecture: one network joins after the other, "
-        "ResNet-50 first. Everything is fitted on four folds of the images and judged on the fifth; bars are standard "
-        "errors over ten blocks of images."
+        "Public networks of ImageNet, each alone, with an epinet and with a Pitman-Yor head. Open circles: all "
+        "outputs at the temperature of training; stars: the smallest and the largest network with a prior scale "
+        "chosen like the temperature. Ensembles are of mixed architecture: one network joins after the other, the "
+        "largest first. Everything is fitted on all folds of the images but one and judged on that; bars are "
+        "standard errors over blocks of images."
     ),
     claims=bank_claims("fig02"),
 )

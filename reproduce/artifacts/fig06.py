@@ -36,8 +36,8 @@ _FROM_SCRATCH = image_artifact(
     minutes={"smoke": 0.5, "laptop": 2, "paper": 300},
     data="digit pairs instead of ImageNet, MLPs instead of ResNets",
     caption=(
-        "As Figure 2, with baselines on the smallest base network: above with the paper's numbers of index "
-        "samples, below with one number for all."
+        "As Figure 2, with baselines on the smallest base network: above with the paper's numbers of index samples,"
+        " below with one number for all."
     ),
     place="Section 6, Figure 6",
     claims=(
@@ -130,10 +130,11 @@ ARTIFACT = _imagenet.bank_artifact(
     ),
     minutes=1,
     caption=(
-        "ResNet-50 with uncertainty baselines that need no training of the network: dropout on its features, random "
-        "features (sngp), heteroscedastic logits (het), a Laplace approximation of the last layer, five last layers "
-        "with random priors. Above, dropout and sngp have 10 index samples and the epinet 1000, as in the paper; "
-        "below, all have 100. The baseline mimo needs a network of its own and is left out."
+        "The largest network of the bank, the paper's smallest, with uncertainty baselines that need no training of"
+        " the network: dropout on its features, random features (sngp), heteroscedastic logits (het), a Laplace "
+        "approximation of the last layer, last layers with random priors. Above, dropout and sngp have few index "
+        "samples, as in the paper; below, all have as many. The baseline mimo needs a network of its own and is "
+        "left out."
     ),
     claims=(
         _less(

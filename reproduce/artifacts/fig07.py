@@ -78,7 +78,7 @@ ARTIFACT = bank_artifact(
     data="the two photographs that scikit-learn ships",
     tolerances={},
     caption=(
-        "Each line is a batch of ten draws from two anchors, a photograph of a building (00) and one of a flower (01). "
-        "Augmented draws are cropped by four of 224 pixels, resized and flipped at random."
+        "Each line is a batch of draws from two anchors, both of them photographs; the label of an image stands "
+        "above it. Augmented draws are cropped, resized and flipped at random."
     ),
 )

@@ -108,9 +108,9 @@ ARTIFACT = _imagenet.bank_artifact(
     data="stored outputs of ten augmented draws from each of 140 pairs of validation images of ImageNet",
     tolerances={**LOSSES, "augmented": Tolerance(absolute=1, relative=0.3)},
     caption=(
-        "EfficientNet-Lite0 with an epinet (mean of three) and with a Pitman-Yor head of share 0.2, whose noise is "
-        "alike where features are, and the ensemble of all seven networks. Left, plain dyadic sampling of the same "
-        "pairs; right, each of the ten draws is cropped and flipped anew."
+        "One network with an epinet, a mean over seeds, and with a Pitman-Yor head whose noise is alike where "
+        "features are; and the ensemble of all networks. Left, plain dyadic sampling of the same pairs; right, each"
+        " draw is cropped and flipped anew."
     ),
     claims=(
         _less("resnet", "resnet", "the network alone", select(agent="resnet")),

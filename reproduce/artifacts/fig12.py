@@ -42,8 +42,8 @@ ARTIFACT = _imagenet.bank_artifact(
     config=BankStudy(parts=("base", "ensemble", "epinet")),
     minutes=0.1,
     caption=(
-        "The networks, epinets and ensembles of Figure 2. Operations are counted by the compiler, a multiplication and "
-        "an addition as two; those that depend on the index alone are shared by a batch of 100 images."
+        "The networks, epinets and ensembles of Figure 2. Operations are counted by the compiler, additions and "
+        "multiplications alike; those that depend on the index alone are shared by a batch of images."
     ),
     claims=(
         Claim(

@@ -94,8 +94,8 @@ _FROM_SCRATCH = image_artifact(
     minutes={"smoke": 0.5, "laptop": 0.1, "paper": 0},
     data="digit pairs instead of ImageNet, MLPs instead of ResNets",
     caption=(
-        "A curve is the epinet on one base network, with more and more indices from left to right; crosses "
-        "are the base networks alone."
+        "A curve is the epinet on one base network, with more and more indices from left to right; crosses are the "
+        "base networks alone."
     ),
     place="Appendix G.4, Figure 13",
     claims=_claims(_with, of("resnet"), SEEDS),
@@ -107,8 +107,8 @@ ARTIFACT = _imagenet.bank_artifact(
     config=BankStudy(parts=("base", "epinet")),
     minutes=0.1,
     caption=(
-        "A curve is the epinet on one network, at the temperature that was chosen for a thousand indices, with ten "
-        "to a thousand indices from left to right, to three thousand on ResNet-50; crosses are the networks alone."
+        "A curve is the epinet on one network, at the temperature that was chosen for many index samples, with more"
+        " and more of them from left to right; crosses are the networks alone."
     ),
     claims=_claims(
         lambda count: _imagenet.of("epinet", indices=None, num_samples=count), _imagenet.BASE, _imagenet.PER_BLOCK

@@ -150,8 +150,9 @@ ARTIFACT = _imagenet.bank_artifact(
     config=_STUDY,
     minutes=1.5,
     caption=(
-        "The epinet on ResNet-50, judged on 1,600 images at temperature 1 with 300 index samples. Dotted lines mark "
-        "the default values. The convolutional prior reads pixels, of which a bank of outputs has none."
+        "The epinet on the largest network of the bank, the paper's smallest, judged on two of the folds at the "
+        "temperature of training. Dotted lines mark the default values. The convolutional prior reads pixels, of "
+        "which a bank of outputs has none."
     ),
     claims=_claims(_DEFAULT, _imagenet.NOT_AT_HAND, _imagenet.PER_BLOCK),
 )
