@@ -6,7 +6,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import EngFormatter, FormatStrFormatter, LogLocator, NullLocator
 
 from ..artifact import Artifact
 from ..claims import Claim, Difference, Ratio, RelativeChange, Select, at_least, at_most, equals, select
@@ -221,13 +221,19 @@ def by(rows: Rows, column: str, choice: Callable[[Rows], Rows]) -> list[Rows]:
 
 
 def finish(axes: Sequence[Axes], x: str) -> None:
-    """Label the three panels."""
+    """Label the three panels; both axes are logarithmic, since the networks are far apart."""
     for ax, (_, words) in zip(axes, METRICS.items(), strict=True):
         ax.set_xscale("log")
-        ax.xaxis.set_minor_formatter(NullFormatter())
+        ax.set_yscale("log")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.xaxis.set_major_formatter(EngFormatter(sep=""))
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 7)))
+        ax.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_minor_locator(NullLocator())
+        ax.tick_params(axis="x", labelsize=7)
         ax.set_xlabel(COSTS.get(x, x))
         ax.set_ylabel(words)
-        ax.set_ylim(0, 1.06 * ax.get_ylim()[1])
 
 
 def bank_scaling_figure(rows: Rows, x: str) -> Figure:
@@ -236,6 +242,9 @@ def bank_scaling_figure(rows: Rows, x: str) -> Figure:
     axes = figure.subplots(1, 3)
     plain = select(agent="epinet", tuned=False, num_samples=NUM_SAMPLES)
     for ax, metric in zip(axes, METRICS, strict=True):
+        # In the first two panels the head is where its network is.
+        heads = by(rows, "network", of("pitman-yor", network=None, alpha=ALPHA))
+        draw_points(ax, heads, x, metric, **AGENTS["pitman-yor"].line(linestyle="", markersize=7, zorder=1))
         for agent, choice in (("resnet", ALL_BASES), ("epinet", ALL_EPINETS)):
             draw_points(ax, by(rows, "network", choice), x, metric, **AGENTS[agent].line(linestyle=""))
         look = AGENTS["epinet"].line(linestyle="", markerfacecolor="white", label="epinet, temperature 1", zorder=1)
@@ -245,8 +254,6 @@ def bank_scaling_figure(rows: Rows, x: str) -> Figure:
         chosen = by(rows, "network", of("epinet, recommended", network=None))
         look = AGENTS["epinet"].line(marker="*", linestyle="", label="prior scale chosen", markersize=7)
         draw_points(ax, chosen, x, metric, **look)
-        heads = by(rows, "network", of("pitman-yor", network=None, alpha=ALPHA))
-        draw_points(ax, heads, x, metric, **AGENTS["pitman-yor"].line(linestyle=""))
     finish(axes, x)
     add_legend(figure, axes[2])
     return figure
