@@ -210,12 +210,18 @@ def loaded_from_elsewhere(page: str) -> list[str]:
     return [found[0] for found in _LOADED.finditer(page) if not _HARMLESS.search(found[0])]
 
 
+def replication_figures() -> dict[str, Path]:
+    """Return the accepted figures of real CIFAR-10, of the replication and from the shipped bank, by name."""
+    found = [("replication", "*.png"), ("laptop", "rep_*.png"), ("laptop", "fig10.png")]
+    return {path.name: path for tier, names in found for path in sorted((REFERENCE / tier / "figures").glob(names))}
+
+
 def on_files(files: Any, config: Any) -> Any:
-    """Add the accepted figures of the replication, which pages show as `figures/ID.png`, and the page of results."""
+    """Add the accepted figures of real CIFAR-10, which pages show as `figures/ID.png`, and the page of results."""
     from mkdocs.structure.files import File
 
-    for path in sorted((REFERENCE / "replication" / "figures").glob("*.png")):
-        files.append(File.generated(config, f"figures/{path.name}", abs_src_path=str(path)))
+    for name, path in replication_figures().items():
+        files.append(File.generated(config, f"figures/{name}", abs_src_path=str(path)))
     files.append(File.generated(config, "results.html", content=accepted_page(REFERENCE)))
     return files
 

@@ -192,6 +192,70 @@ class Bases:
         return Measurement(1 + found.value / base, found.standard_error / base)
 
 
+def _error_of(values: Sequence[float]) -> float:
+    """Return the standard error of a mean; 0 for one value, which tells nothing of it."""
+    return mean_over(values).standard_error if len(values) > 1 else 0.0
+
+
+class Crossed:
+    """Networks that are all judged by the same blocks of test images: both are samples, and both add to the error.
+
+    Networks that two sets of rows share are paired. Where they share none, as a network and an ensemble, blocks are.
+    """
+
+    def _table(self, rows: Rows, metric: Metric) -> dict[tuple[Any, Any], float]:
+        """Return the metric by network and block."""
+        found: dict[tuple[Any, Any], float] = {}
+        for row in rows:
+            place = row["network"], row["block"]
+            if place in found:
+                raise ValueError(f"`rows` must have one row of each network and block; got two of {place}.")
+            found[place] = value_in(row, metric)
+        return found
+
+    def _means(self, table: Mapping[tuple[Any, Any], float], axis: int) -> dict[Any, float]:
+        """Return means by network (0) or by block (1)."""
+        groups: dict[Any, list[float]] = {}
+        for place, value in table.items():
+            groups.setdefault(place[axis], []).append(value)
+        return {name: sum(values) / len(values) for name, values in sorted(groups.items())}
+
+    def _mean(self, table: Mapping[tuple[Any, Any], float]) -> Measurement:
+        """Return the mean of a table."""
+        networks, blocks = (list(self._means(table, axis).values()) for axis in (0, 1))
+        return Measurement(mean_over(blocks).value, math.hypot(_error_of(networks), _error_of(blocks)))
+
+    def mean(self, rows: Rows, metric: Metric) -> Measurement:
+        """Return the mean over networks and blocks."""
+        return self._mean(self._table(rows, metric))
+
+    def _matched(self, first: Rows, second: Rows) -> tuple[Rows, Rows]:
+        """Return the rows of the networks that both have; all rows if they share none."""
+        shared = {row["network"] for row in first} & {row["network"] for row in second}
+        if not shared:
+            return first, second
+        one, two = ([row for row in rows if row["network"] in shared] for rows in (first, second))
+        return one, two
+
+    def difference(self, first: Rows, second: Rows, metric: Metric, other: Metric) -> Measurement:
+        """Return the difference of means."""
+        first, second = self._matched(first, second)
+        one, two = self._table(first, metric), self._table(second, other)
+        if one.keys() == two.keys():
+            return self._mean({place: one[place] - two[place] for place in one})
+        blocks = [self._means(table, 1) for table in (one, two)]
+        differences = [blocks[0][name] - blocks[1][name] for name in blocks[0] if name in blocks[1]]
+        errors = [_error_of(list(self._means(table, 0).values())) for table in (one, two)]
+        return Measurement(mean_over(differences).value, math.hypot(_error_of(differences), *errors))
+
+    def ratio(self, first: Rows, second: Rows, metric: Metric) -> Measurement:
+        """Return the ratio of means."""
+        first, second = self._matched(first, second)
+        base = self.mean(second, metric).value
+        found = self.difference(first, second, metric, metric)
+        return Measurement(1 + found.value / base, found.standard_error / base)
+
+
 @dataclass(frozen=True)
 class Each:
     """Numbers that are exact, or have a standard error of their own, compared one by one.
@@ -268,6 +332,9 @@ BLOCKS = Paired(by=("block",), within=("seed",), of_ratios=True)
 
 PROBLEMS = Paired(by=("problem",), strata=("input_dim", "data_ratio", "temperature"))
 """Problems of the Neural Testbed: the seeds of several settings."""
+
+NETWORKS = Crossed()
+"""Networks of a shipped bank, judged by blocks of test images."""
 
 BASES = Bases()
 """Base networks of the replication."""

@@ -13,7 +13,20 @@ from ..claims import Claim, Difference, Ratio, RelativeChange, Select, at_least,
 from ..configs import Config
 from ..configs.image_paper import full_protocol
 from ..configs.images import ImageStudy, Protocol, small
-from ..stats import LARGEST, SEEDS, SMALLEST, Each, Extreme, Measurement, Paired, Rows, mean_over, values_of, where
+from ..stats import (
+    LARGEST,
+    SEEDS,
+    SMALLEST,
+    UNKNOWN,
+    Design,
+    Each,
+    Extreme,
+    Measurement,
+    Paired,
+    Rows,
+    values_of,
+    where,
+)
 from ..style import AGENTS, add_legend
 
 METRICS = {"error": "classification error", "marginal": "marginal log-loss", "joint": "joint log-loss, $\\tau = 10$"}
@@ -137,87 +150,108 @@ def scaling_figure(rows: Rows, agents: Sequence[str], cost: str) -> Figure:
     return figure
 
 
-def of(agent: str, *, size: Extreme = SMALLEST, indices: int = NUM_SAMPLES) -> Select:
+def of(agent: str, *, size: Extreme = SMALLEST, indices: int = NUM_SAMPLES, **wanted: Any) -> Select:
     """Return an agent's smallest or largest variant with this many indices, if it needs any."""
-    return select(agent=agent, size=size, indices=indices)
+    return select(agent=agent, size=size, indices=indices, **wanted)
 
 
 EPINET = of("epinet")
 """The epinet on the smallest base network."""
 
 
-def _growth(rows: Rows) -> Measurement:
-    """Return the change in joint loss from the smallest to the largest ensemble, minus that of the base network."""
-    found = []
-    for agent in ("ensemble", "resnet"):
-        large, small = (SEEDS.values(of(agent, size=size)(rows), "joint") for size in (LARGEST, SMALLEST))
-        found.append({seed: large[seed] - small[seed] for seed in large.keys() & small.keys()})
-    return mean_over([found[0][seed] - found[1][seed] for seed in sorted(found[0].keys() & found[1].keys())])
+SIZES = Paired(within=("size",), of_ratios=True)
+"""Seeds, each averaged over networks of all sizes."""
 
 
-def scaling_claims(artifact: str) -> tuple[Claim, ...]:
-    """Return the claims about base networks, ensembles and epinets on one data set."""
-    resnet, ensemble = of("resnet"), of("ensemble", size=LARGEST)
-    alike = (
-        select(agent="epinet", indices=NUM_SAMPLES),
-        select(agent="resnet"),
-        Paired(within=("size",), of_ratios=True),
-    )
+def scaling_claims(
+    artifact: str,
+    *,
+    over: Design = SEEDS,
+    alike: Design = SIZES,
+    runs: str = "seed",
+    epinet: Mapping[str, Any] | None = None,
+    **shown: Any,
+) -> tuple[Claim, ...]:
+    """Return the claims about base networks, ensembles and epinets on one data set.
+
+    Args:
+        artifact: id of the figure.
+        over: what means are over.
+        alike: the same, where epinets on networks of all sizes are compared with these networks.
+        runs: column of the runs that have one number of parameters each.
+        epinet: which epinets are judged, if there are several.
+        shown: which rows of all agents are judged, if there are several.
+    """
+    resnet, ensemble = of("resnet", **shown), of("ensemble", size=LARGEST, **shown)
+    chosen = {**shown, **(epinet or {})}
+    own = of("epinet", **chosen)
+    changes = (select(agent="epinet", indices=NUM_SAMPLES, **chosen), select(agent="resnet", **shown), alike)
+
+    def growth(rows: Rows) -> Measurement:
+        """Return the change in joint loss from the smallest to the largest ensemble, minus that of the base network."""
+        found = []
+        for agent in ("ensemble", "resnet"):
+            large, small = (of(agent, size=size, **shown)(rows) for size in (LARGEST, SMALLEST))
+            if not large or large == small:
+                return UNKNOWN
+            found.append(over.difference(large, small, "joint", "joint"))
+        return Measurement(found[0].value - found[1].value, math.hypot(*(one.standard_error for one in found)))
+
     return (
         Claim(
             f"{artifact}-ensemble",
             "The epinet on the smallest network predicts jointly better than the largest ensemble of it.",
             "joint log-loss, epinet - largest ensemble",
-            Difference("joint", EPINET, ensemble, SEEDS),
+            Difference("joint", own, ensemble, over),
             at_most(0),
         ),
         Claim(
             f"{artifact}-base",
             "The epinet predicts jointly better than its base network.",
             "joint log-loss, epinet - base",
-            Difference("joint", EPINET, resnet, SEEDS),
+            Difference("joint", own, resnet, over),
             at_most(0),
         ),
         Claim(
             f"{artifact}-size",
             "The epinet has less than twice the parameters of its base network.",
             "parameters, epinet / base",
-            Ratio("parameters", EPINET, resnet, Each(("seed",))),
+            Ratio("parameters", own, resnet, Each((runs,))),
             at_most(2),
         ),
         Claim(
             f"{artifact}-error",
             "The epinet leaves the classification error of networks as it is.",
             "relative difference in error, mean over sizes",
-            RelativeChange("error", *alike),
+            RelativeChange("error", *changes),
             equals(0, tolerance=0.1),
         ),
         Claim(
             f"{artifact}-marginal",
             "The epinet leaves the marginal log-loss of networks as it is.",
             "relative difference in marginal log-loss, mean over sizes",
-            RelativeChange("marginal", *alike),
+            RelativeChange("marginal", *changes),
             equals(0, tolerance=0.1),
         ),
         Claim(
             f"{artifact}-growth",
             "Ensembles gain more in joint log-loss by more particles than networks by more layers.",
             "change in joint log-loss from smallest to largest, ensemble - base",
-            _growth,
+            growth,
             at_most(0),
         ),
         Claim(
             f"{artifact}-larger",
             "Larger networks predict marginals better.",
             "marginal log-loss, largest - smallest base",
-            Difference("marginal", of("resnet", size=LARGEST), resnet, SEEDS),
+            Difference("marginal", of("resnet", size=LARGEST, **shown), resnet, over),
             at_most(0),
         ),
         Claim(
             f"{artifact}-ensemble-marginal",
             "In marginal log-loss, the largest ensemble does not reach the largest network.",
             "marginal log-loss, largest ensemble - largest base",
-            Difference("marginal", ensemble, of("resnet", size=LARGEST), SEEDS),
+            Difference("marginal", ensemble, of("resnet", size=LARGEST, **shown), over),
             at_least(0),
         ),
     )

@@ -35,7 +35,9 @@ def read_human(folder: Path) -> Float[np.ndarray, "images classes"]:
     return counts / counts.sum(axis=1, keepdims=True)
 
 
-def _draw(shares: np.ndarray, tau: int, rng: np.random.Generator) -> Float[np.ndarray, "pairs draws anchors classes"]:
+def draw_labels(
+    shares: np.ndarray, tau: int, rng: np.random.Generator
+) -> Float[np.ndarray, "pairs draws anchors classes"]:
     """Return how often each label occurs at each anchor, in several draws of `tau` labels from each pair."""
     num_pairs, num_classes = len(shares) // 2, shares.shape[1]
     pairs = shares.reshape(num_pairs, 2, num_classes)
@@ -71,7 +73,7 @@ def human_rows(bench: Bench, network: str, agents: Seen) -> Rows:
     labels = lab.labels("test")[positions]
     rng = np.random.default_rng(np.asarray(jr.key_data(lab.key_of("annotators"))))
     truth = np.eye(shares.shape[1])[labels]
-    drawn = {"people": _draw(shares, study.tau, rng), "true label": _draw(truth, study.tau, rng)}
+    drawn = {"people": draw_labels(shares, study.tau, rng), "true label": draw_labels(truth, study.tau, rng)}
     entropy = -np.sum(np.where(shares > 0, shares * np.log(np.maximum(shares, 1e-12)), 0.0), axis=1)
     clear = shares.max(axis=1) >= _AGREEMENT
     clear_pairs = clear.reshape(-1, 2).all(axis=1)
