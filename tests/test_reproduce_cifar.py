@@ -11,9 +11,9 @@ from reproduce.configs.cifar_bank import CifarScaling, StoredNetworks
 from reproduce.configs.cifar_head import CifarHead, Halves, NearImages
 from reproduce.experiments import cifar_bank, cifar_head, cifar_near
 from reproduce.experiments.cifar_bank import network_parameters, subsets
-from reproduce.experiments.cifar_head import Halved, log_loss
+from reproduce.experiments.cifar_head import Halved, log_loss, log_softmax
 from reproduce.experiments.cifar_near import near_images
-from reproduce.experiments.cifar_people import head_losses, log_softmax, particle_losses
+from reproduce.experiments.cifar_people import head_losses, particle_losses
 from reproduce.experiments.replication_human import draw_labels
 from reproduce.registry import REGISTRY
 from reproduce.stats import NETWORKS, where

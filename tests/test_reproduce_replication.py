@@ -22,7 +22,7 @@ from reproduce.claims import judge
 from reproduce.configs.replication import COLD, BankConfig, Networks, Piece, Recipe, Replication, Study
 from reproduce.errors import ReproduceError
 from reproduce.experiments import replication, replication_bank
-from reproduce.experiments.replication_human import _draw, _rank_correlation
+from reproduce.experiments.replication_human import _rank_correlation, draw_labels
 from reproduce.experiments.replication_images import images_of, shifts
 from reproduce.experiments.replication_lab import Lab, count_parameters
 from reproduce.experiments.replication_rows import Agent, Bench
@@ -266,7 +266,7 @@ def test_changed_images_are_the_same_each_time_and_get_worse(inputs):
 def test_annotators_give_as_many_labels_as_are_drawn():
     shares = np.zeros((6, 4))
     shares[:, 1], shares[:, 2] = 0.75, 0.25
-    drawn = _draw(shares, 10, np.random.default_rng(0))
+    drawn = draw_labels(shares, 10, np.random.default_rng(0))
     assert drawn.shape[0] == 3
     np.testing.assert_array_equal(drawn.sum(axis=(2, 3)), 10)
     assert drawn[..., 0].sum() == drawn[..., 3].sum() == 0

@@ -1,5 +1,7 @@
 """Different images of real CIFAR-10: who knows anything jointly about them?"""
 
+from typing import Any
+
 from matplotlib.figure import Figure
 
 from ..artifact import Artifact, Tolerance
@@ -91,7 +93,7 @@ def draw(rows: Rows) -> Figure:
         for place, agent in enumerate(agents):
             color, marker = _look(agent)
             mean, error = NETWORKS.mean(_of(agent, kind)(rows), "gain")
-            fill = {} if face is None else {"markerfacecolor": face}
+            fill: dict[str, Any] = {} if face is None else {"markerfacecolor": face}
             ax.errorbar(
                 [mean],
                 [place + shift],

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import ArrayLike, Float, Int, PRNGKeyArray
 
 from epinet_eqx import AbstractENN, Draws, named_keys
 from epinet_eqx.data import stored_base
@@ -48,15 +48,22 @@ class Halved:
 
     def rows(self, losses: dict[str, Any], counts: Sequence[float], *, exact: bool, **told: Any) -> list[Row]:
         """Return one row for each number of indices and block."""
-        return block_rows(losses, counts, fold=0, blocks=self.halves.blocks, exact=exact, **told)
+        return list(block_rows(losses, counts, fold=0, blocks=self.halves.blocks, exact=exact, **told))
 
 
-def log_loss(logits: Float[Array, "batch classes"], y: Any, temperature: float) -> Float[np.ndarray, " batch"]:
+def log_softmax(logits: Float[ArrayLike, "*batch classes"]) -> Float[np.ndarray, "*batch classes"]:
+    """Return log-probabilities, in double precision."""
+    wide = np.asarray(logits, np.float64)
+    wide = wide - wide.max(axis=-1, keepdims=True)
+    return wide - np.log(np.exp(wide).sum(axis=-1, keepdims=True))
+
+
+def log_loss(
+    logits: Float[ArrayLike, "batch classes"], y: Int[ArrayLike, " batch"], temperature: float
+) -> Float[np.ndarray, " batch"]:
     """Return the log-loss of each label, in double precision."""
-    scaled = np.asarray(logits, np.float64) / temperature
-    top = scaled.max(axis=1)
-    own = np.take_along_axis(scaled, np.asarray(y)[:, None], axis=1)[:, 0]
-    return top + np.log(np.exp(scaled - top[:, None]).sum(axis=1)) - own
+    log_p = log_softmax(np.asarray(logits, np.float64) / temperature)
+    return -np.take_along_axis(log_p, np.asarray(y)[:, None], axis=1)[:, 0]
 
 
 def best_marginal(data: Batch, temperatures: Sequence[float]) -> float:

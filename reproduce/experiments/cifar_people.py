@@ -19,7 +19,7 @@ from ..inputs import Inputs
 from ..record import Row
 from .banked import TAU
 from .cifar_bank import about, batch_of, network_parameters, particles_of
-from .cifar_head import Halved, field_head
+from .cifar_head import Halved, field_head, log_softmax
 from .replication_human import draw_labels, read_human
 from .replication_scores import log_mean
 
@@ -52,13 +52,6 @@ def particle_losses(
     """Return the joint loss of equally likely particles, a mean over draws."""
     pairs = log_p.reshape(len(drawn), 2, *log_p.shape[1:])
     return -log_mean(np.einsum("pamc,pdac->pdm", pairs, drawn, optimize=True), axis=-1).mean(axis=1)
-
-
-def log_softmax(logits: Float[np.ndarray, "... classes"]) -> Float[np.ndarray, "... classes"]:
-    """Return log-probabilities, in double precision."""
-    wide = np.asarray(logits, np.float64)
-    wide = wide - wide.max(axis=-1, keepdims=True)
-    return wide - np.log(np.exp(wide).sum(axis=-1, keepdims=True))
 
 
 def run(config: PeopleLabels, *, key: PRNGKeyArray, inputs: Inputs) -> list[Row]:

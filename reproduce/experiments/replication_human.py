@@ -10,6 +10,7 @@ from jaxtyping import Float
 from epinet_eqx.metrics import auroc
 
 from ..errors import ReproduceError
+from ..stats import rank_correlation
 from .replication_rows import Bench, Rows
 from .replication_scores import decompose, log_mean, log_probs, summary
 from .replication_shift import Seen
@@ -47,15 +48,8 @@ def draw_labels(
 
 
 def _rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """Return Spearman's correlation, ties sharing their mean rank; 0 with what is constant, and so tells nothing."""
-
-    def ranks(values: np.ndarray) -> np.ndarray:
-        _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-        return (np.cumsum(counts) - (counts - 1) / 2)[places]
-
-    if np.ptp(a) == 0 or np.ptp(b) == 0:
-        return 0.0
-    return float(np.corrcoef(ranks(a), ranks(b))[0, 1])
+    """Return Spearman's correlation; 0 with what is constant, and so tells nothing."""
+    return 0.0 if np.ptp(a) == 0 or np.ptp(b) == 0 else rank_correlation(a, b)
 
 
 def human_rows(bench: Bench, network: str, agents: Seen) -> Rows:

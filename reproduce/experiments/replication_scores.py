@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 from epinet_eqx import AbstractENN, Draws
-from epinet_eqx.indices import AbstractIndex, ParticleIndex
 from epinet_eqx.metrics import loss_grid
+
+from .banked import StoredParticles
 
 # Images whose outputs at all indices are held at a time.
 _BATCH = 100
@@ -49,22 +50,6 @@ class Losses(NamedTuple):
     joint: dict[int, Float[np.ndarray, "temperatures counts pairs"]]
 
 
-class _StoredEnsemble(AbstractENN):
-    """An ensemble of which only the outputs are stored: the input is the outputs of all particles."""
-
-    index: AbstractIndex
-
-    def embed(self, x: Float[Array, "particles classes"]) -> Float[Array, "particles classes"]:
-        """Return the outputs of all particles."""
-        return x
-
-    def heads(
-        self, embedding: Float[Array, "particles classes"], zs: Int[Array, " samples"]
-    ) -> Float[Array, "samples classes"]:
-        """Return the outputs of these particles."""
-        return embedding[zs]
-
-
 def losses(
     outputs: Any,
     x: PyTree[np.ndarray],
@@ -85,7 +70,7 @@ def losses(
         counts: increasing numbers of indices M; the last is that of all indices.
     """
     if isinstance(outputs, Stored):
-        enn: AbstractENN = _StoredEnsemble(index=ParticleIndex(x.shape[1]))
+        enn: AbstractENN = StoredParticles(x.shape[1])
         draws = Draws.all(enn.index, batch_size=_BATCH)
     else:
         enn, draws = outputs.enn, Draws.given(outputs.enn.index, outputs.zs, batch_size=_BATCH)
