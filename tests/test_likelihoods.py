@@ -11,10 +11,12 @@ import optax
 import pytest
 from jax.scipy import stats
 
+from epinet_eqx import Draws
 from epinet_eqx.bayes import Deterministic, Ensemble
 from epinet_eqx.combinators import WithNoiseScale
-from epinet_eqx.likelihoods import Bernoulli, Categorical, Gaussian, LearnedGaussian, Poisson
+from epinet_eqx.likelihoods import AbstractLikelihood, Bernoulli, Categorical, Gaussian, LearnedGaussian, Poisson
 from epinet_eqx.losses import Batch, CrossEntropy, FunctionLoss, LogLoss, SquaredLoss, mean_loss
+from epinet_eqx.metrics import log_losses
 from epinet_eqx.networks import MLP, FunctionNetwork
 from epinet_eqx.training import fit
 
@@ -81,6 +83,30 @@ def test_targets_that_a_likelihood_cannot_have_are_named():
         with pytest.raises(ValueError, match=message):
             LogLoss(likelihood).check_targets(y, num_outputs)
     assert Poisson().check_targets(jnp.array([0, 3]), 1).shape == (2, 1)
+
+
+class Reversed(AbstractLikelihood):
+    """Classes whose outputs come in the reverse order."""
+
+    has_classes = True
+
+    def log_prob(self, output, y):
+        return Categorical().log_prob(output[::-1], y)
+
+    def mean(self, output):
+        return Categorical().mean(output[::-1])
+
+    def check_targets(self, y, num_outputs):
+        return Categorical().check_targets(y, num_outputs)
+
+
+def test_a_likelihood_of_classes_has_an_error_rate():
+    x, y = jnp.tile(jnp.eye(3), (2, 1)), jnp.array([2, 1, 0, 0, 0, 0])
+    enn = Deterministic(FunctionNetwork(lambda x: (x, x)))
+    error = log_losses(enn, x, y, Draws.all(enn.index), likelihood=Reversed()).error
+    assert error is not None
+    # The predicted classes are 2, 1, 0, 2, 1, 0.
+    np.testing.assert_array_equal(error.values, [0, 0, 0, 1, 1, 0])
 
 
 def test_named_losses_are_log_losses_up_to_constants(getkey):

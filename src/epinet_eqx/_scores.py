@@ -96,7 +96,8 @@ def stream_scores(
             joint = weigh_counts(counts if own_counts is None else own_counts, log_p)
             probs = sums.probs
             if probs is not None:
-                probs = probs + sum_by_product(valid, jax.nn.softmax(outputs)).reshape(probs.shape)
+                predicted = jax.vmap(jax.vmap(likelihood.mean))(outputs)
+                probs = probs + sum_by_product(valid, predicted).reshape(probs.shape)
             return _Sums(sums.marginal.add(log_p, valid), sums.joint.add(joint, valid), probs)
 
         def step(sums: _Sums, zs: Shaped[Array, "samples ..."], valid: Bool[Array, " samples"]) -> _Sums:
