@@ -367,7 +367,7 @@ def test_the_numbers_of_the_departures_are_right():
 
 def test_an_artifact_that_is_added_appears(references, monkeypatch):
     # As a later session would: an artifact and an accepted CSV.
-    entry = dataclasses.replace(REGISTRY["fig10"], id="rep_new", session="later", claims=())
+    entry = dataclasses.replace(REGISTRY["fig11"], id="rep_new", session="later", claims=())
     monkeypatch.setitem(REGISTRY, "rep_new", entry)
     target = references / "replication" / "rep_new.csv"
     target.parent.mkdir(exist_ok=True)
@@ -376,7 +376,7 @@ def test_an_artifact_that_is_added_appears(references, monkeypatch):
         tier = "replication"
 
         def csv(self, artifact):
-            return references / "laptop" / "fig10.csv"
+            return references / "laptop" / "fig11.csv"
 
         def figure(self, artifact, kind):
             return references / "none.png"

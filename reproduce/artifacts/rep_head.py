@@ -67,12 +67,12 @@ ARTIFACT = Artifact(
         "temperature": Tolerance(absolute=0.3),
     },
     caption=(
-        "Temperatures, and the share of the sampled head, are chosen on 2000 test images; all are judged on the other"
-        " 8000. Left, exact heads on ResNets of four depths over the aleatoric share: their marginal loss is that of"
-        " the tempered network at every share, and their joint loss tends to the sum of the marginal losses of both"
-        " images. Middle, over the number of labels. Right, over the number of indices, what the marginal"
-        " loss of the sampled head exceeds the network's by: at the network's own temperature, and at the one that was"
-        " chosen for the lowest joint loss."
+        "Temperatures, and the share of the sampled head, are chosen on a fifth of the test images; all are judged "
+        "on the others. Left, exact heads on ResNets over the aleatoric share: their marginal loss is that of the "
+        "tempered network at every share, and their joint loss tends to the sum of the marginal losses of both "
+        "images. Middle, over the number of labels, with ensembles of the sizes beside the lines. Right, over the "
+        "number of indices, what the marginal loss of the sampled head exceeds the network's by: at the network's "
+        "own temperature, and at the one that was chosen for the lowest joint loss."
     ),
     place=_LOCATION,
     claims=(

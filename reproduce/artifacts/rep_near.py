@@ -42,11 +42,11 @@ ARTIFACT = Artifact(
     exact=True,
     tolerances={"gain": Tolerance(absolute=0.01)},
     caption=(
-        "What a joint prediction of the true labels of two test images adds to the product of its marginals, in nats;"
-        " zero for whoever takes images to be independent. Pairs are each other's nearest neighbors in the features of"
-        " a ResNet-56 that no agent is made of; as a control, the same images paired otherwise. Fields are Pitman-Yor"
-        " heads of share 0.2 with the length scale that is given. Bars: two standard errors over blocks of pairs and"
-        " over networks."
+        "What a joint prediction of the true labels of two test images adds to the product of its marginals, in "
+        "nats; zero for whoever takes images to be independent. Pairs are each other's nearest neighbors in the "
+        "features of a network that no agent is made of; as a control, the same images paired otherwise. Fields "
+        "are Pitman-Yor heads of share $alpha = 0.2$ with the length scale that is given. Bars: two standard "
+        "errors over blocks of pairs and over networks."
     ),
     place=_LOCATION,
     claims=(
