@@ -220,18 +220,25 @@ def by(rows: Rows, column: str, choice: Callable[[Rows], Rows]) -> list[Rows]:
     return [where(chosen, **{column: value}) for value in values_of(chosen, column)]
 
 
+def logarithmic(ax: Axes) -> None:
+    """Make the horizontal axis logarithmic, with few labels."""
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_major_formatter(EngFormatter(sep=""))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.tick_params(axis="x", labelsize=7)
+
+
 def finish(axes: Sequence[Axes], x: str) -> None:
-    """Label the three panels; both axes are logarithmic, since the networks are far apart."""
+    """Label the three panels; where values are far apart, their axis is logarithmic."""
     for ax, (_, words) in zip(axes, METRICS.items(), strict=True):
-        ax.set_xscale("log")
-        ax.set_yscale("log")
-        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        ax.xaxis.set_major_formatter(EngFormatter(sep=""))
-        ax.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 7)))
-        ax.yaxis.set_major_formatter(FormatStrFormatter("%g"))
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.set_minor_locator(NullLocator())
-        ax.tick_params(axis="x", labelsize=7)
+        logarithmic(ax)
+        low, high = ax.get_ylim()
+        if low <= 0 or high > 2 * low:
+            ax.set_yscale("log")
+            ax.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 4, 5, 7)))
+            ax.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+            ax.yaxis.set_minor_locator(NullLocator())
         ax.set_xlabel(COSTS.get(x, x))
         ax.set_ylabel(words)
 
