@@ -15,7 +15,7 @@ import pytest
 import epinet_eqx as epi
 from epinet_eqx import pitman_yor
 from epinet_eqx.networks import MLP, FunctionNetwork
-from epinet_eqx.pitman_yor._stable import noise_series, series_noise
+from epinet_eqx.pitman_yor._quantile import noise_series, series_noise
 
 pytestmark = pytest.mark.once
 
@@ -183,19 +183,51 @@ def test_noise_in_single_precision_is_that_of_double(alpha):
     np.testing.assert_allclose(single, double, rtol=2e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize("alpha", [0.001, 0.02, 0.2, 0.7, 1.0])
-def test_series_of_the_noise_is_its_formula(alpha):
-    grid = jnp.linspace(-7.9, 7.9, 80)
-    g1, g2 = (g.reshape(-1) for g in jnp.meshgrid(grid, grid))
+def gaussian_weights(step):
+    """Return points of a quadrature over a standard normal variable, with their weights."""
+    grid = np.arange(-8.0, 8.0 + step / 2, step)
+    return grid, step * np.exp(-(grid**2) / 2) / math.sqrt(2 * math.pi)
+
+
+@pytest.mark.parametrize("alpha", [0.02, 0.3, 0.8])
+def test_quantile_of_the_noise_is_that_of_its_formula(alpha):
+    grid, weights = gaussian_weights(0.02)
+    g = np.array([-3.0, -1.0, 0.0, 0.5, 2.0, 3.5])
+    with jax.enable_x64(True):
+        share = jnp.asarray(alpha)
+        # At this value of the second variable the exponential variable W is one, and its power drops out.
+        points = jnp.asarray(grid)
+        noise = np.asarray(pitman_yor.log_stable(share, points, jnp.full_like(points, -0.33747496376420244)))
+        quantiles = np.asarray(pitman_yor.log_stable_quantile(share, jnp.asarray(g)))
+    # Given the angle, S is below s where W is above a known value, with the probability exp(-value).
+    values = np.exp((noise[None, :] - quantiles[:, None]) * alpha / (1 - alpha))
+    expected = [0.5 * math.erfc(-value / math.sqrt(2)) for value in g]
+    np.testing.assert_allclose(np.exp(-values) @ weights, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(("alpha", "tolerance"), [(0.02, 2e-6), (0.1, 2e-6), (0.5, 2e-6), (0.93, 2e-5), (0.99, 5e-5)])
+def test_quantiles_keep_predictions(alpha, tolerance):
+    grid, weights = gaussian_weights(0.05)
+    with jax.enable_x64(True):
+        noise = np.asarray(pitman_yor.log_stable_quantile(alpha, jnp.asarray(grid)))
+    for logit in (0.5, 2.0, 5.0):
+        outputs = logit / alpha + noise[:, None] - noise[None, :]
+        found = weights @ (0.5 * (1 + np.tanh(outputs / 2))) @ weights
+        assert found == pytest.approx(1 / (1 + math.exp(-logit)), abs=tolerance)
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 0.02, 0.5, 0.999, 1.0])
+def test_quantile_is_finite_in_the_tails_with_finite_gradients(alpha):
+    g = jnp.asarray([-90.0, -8.0, -5.0, 0.0, 5.0, 8.0, 90.0])
     share = jnp.asarray(alpha)
-    found = jax.jit(lambda share: series_noise(noise_series(share), g1, g2))(share)
-    # The unit of the noise is 1 / alpha.
-    tolerance = 2e-3 if alpha < 0.01 else 5e-4 if alpha < 0.1 else 5e-5
-    np.testing.assert_allclose(alpha * found, alpha * pitman_yor.log_stable(share, g1, g2), atol=tolerance)
-    far = series_noise(noise_series(share), jnp.asarray([-90.0, 90.0]), jnp.asarray([90.0, -90.0]))
-    assert bool(jnp.all(jnp.isfinite(far)))
-    slope = jax.grad(lambda share: jnp.sum(series_noise(noise_series(share), g1, g2)))(share)
-    assert bool(jnp.isfinite(slope))
+    values, slope = jax.jit(jax.value_and_grad(lambda alpha: jnp.sum(series_noise(noise_series(alpha), g))))(share)
+    assert bool(jnp.isfinite(values)) and bool(jnp.isfinite(slope))
+    noise = pitman_yor.log_stable_quantile(share, g)
+    assert bool(jnp.all(jnp.isfinite(noise))) and noise.dtype == jnp.float32
+    if alpha == 1.0:
+        assert not jnp.any(noise)
+    elif alpha < 0.9:
+        assert bool(jnp.all(jnp.diff(noise[1:-1]) > 0))
 
 
 @pytest.fixture
@@ -341,5 +373,7 @@ def test_joint_log_prob_says_what_is_wrong(as_user):
         pitman_yor.joint_log_prob(LOGITS[None], jnp.asarray([[0, -1, 2]]), 0.3)
     with pytest.raises(ValueError, match="`counts` must have the shape"):
         pitman_yor.joint_log_prob(LOGITS[None], jnp.asarray([[0, 2]]), 0.3)
+    with pytest.raises(ValueError, match="`logits` must be finite"):
+        pitman_yor.joint_log_prob(jnp.asarray([[0.0, -jnp.inf]]), jnp.asarray([[1, 1]]), 0.3)
     with pytest.raises(ValueError, match="`alpha` must be a number or one per anchor"):
         pitman_yor.joint_log_prob(LOGITS[None], jnp.asarray([[0, 2, 0]]), jnp.asarray([0.3, 0.4]))

@@ -8,6 +8,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
+import epinet_eqx as epi
 from epinet_eqx import pitman_yor
 from epinet_eqx.networks import FunctionNetwork
 from epinet_eqx.pitman_yor import calibrate
@@ -93,6 +94,31 @@ def test_probabilities_are_labels_that_are_drawn(getkey):
     assert found.alpha > 0.9 and abs(found.temperature - TEMPERATURE) < 0.3
 
 
+@ft.partial(jax.jit, static_argnames="is_shared")
+def simulate_pairs(is_shared, key):
+    """Return pairs of inputs that are nearly the same, and labels whose noise the inputs of a pair share or not."""
+    x_key, noise_key, label_key = jr.split(key, 3)
+    x = 1.5 * jr.normal(x_key, (150, 1, 3)) + jnp.asarray([[[0.0], [0.01]]])
+    g1, g2 = jr.normal(noise_key, (2, 150, 1 if is_shared else 2, 3))
+    logits = jax.nn.log_softmax(x) / 0.4 + pitman_yor.log_stable(jnp.asarray(0.4), g1, g2)
+    labels = jr.categorical(label_key, logits[:, :, None, :], shape=(150, 2, 5))
+    return x.reshape(-1, 3), jnp.sum(jax.nn.one_hot(labels, 3, dtype=int), axis=2).reshape(-1, 3)
+
+
+def test_length_scale_is_found_where_near_inputs_share_what_is_unknown(getkey):
+    for is_shared in (True, False):
+        x, counts = simulate_pairs(is_shared, getkey())
+        enn = head(x, getkey())
+        draws = epi.Draws.sample(enn.index, 500, key=getkey(), chunk_size=100)
+        found = calibrate(enn, x, counts, draws=draws, length_scales=(1e-3, 0.3))
+        assert found.enn.field.length_scale.value == found.length_scale == jnp.asarray(0.3 if is_shared else 1e-3)
+        assert "pairs of near inputs gain" in str(found)
+        if is_shared:
+            assert found.gain.mean > 5 * found.gain.standard_error
+        else:
+            assert found.gain.mean < 5 * found.gain.standard_error
+
+
 BAD = {
     "too few": ({"x": jnp.eye(3)[:2], "y": jnp.asarray([0, 1])}, "an even number of inputs, at least 80 to fit 2"),
     "negative": ({"y": -jnp.ones((100, 3), int)}, "`y` must not be negative; got -1"),
@@ -102,6 +128,7 @@ BAD = {
     "no key": ({"y": jnp.full((100, 3), 1 / 3)}, "`key` must be given where `y` holds probabilities"),
     "shape": ({"y": jnp.zeros((100, 2))}, r"`y` must hold one label per input, \(100,\), or counts"),
     "not a class": ({"y": jnp.full(100, 7)}, "`y` must hold classes from 0 to 2"),
+    "length scales": ({"length_scales": (0.1, -1.0)}, "`length_scales` must be a vector of positive numbers"),
     "tau": ({"tau": 0}, "`tau` must be a positive integer"),
 }
 
@@ -113,3 +140,10 @@ def test_calibrate_says_what_is_wrong(name, getkey, as_user):
     arguments = {"x": x, "y": jnp.zeros(100, int), **changed}
     with pytest.raises(ValueError, match=message):
         calibrate(head(x, getkey()), **arguments)
+
+
+def test_calibrate_refuses_logits_that_are_not_finite(getkey, as_user):
+    x = jr.normal(getkey(), (100, 3))
+    enn = pitman_yor.attach(FunctionNetwork(lambda x: (jnp.where(x > 5, -jnp.inf, x), x)), x, key=getkey())
+    with pytest.raises(ValueError, match="`logits` must be finite; got 1 non-finite"):
+        calibrate(enn, x.at[7, 1].set(6.0), jnp.zeros(100, int))

@@ -55,7 +55,7 @@ ARTIFACT = Artifact(
     claims=(
         Claim(
             "thm5-noise",
-            "The noise of the head is positive stable: its Laplace transform is exp(-t^alpha).",
+            "Kanter's noise, whose quantiles the head takes, is positive stable: E exp(-tS) is exp(-t^alpha).",
             "largest difference, by quadrature",
             _difference("noise"),
             equals(0, tolerance=1e-6),

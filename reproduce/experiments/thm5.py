@@ -67,7 +67,7 @@ def lamperti(alpha: float, first: float, powers: int) -> np.ndarray:
 
 
 def laplace_transform(alpha: float, t: np.ndarray, num_points: int) -> np.ndarray:
-    """Return the Laplace transform of the library's noise by quadrature over its two Gaussian variables."""
+    """Return the Laplace transform of Kanter's noise by quadrature over its two Gaussian variables."""
     grid, step = np.linspace(-9, 9, num_points, retstep=True)
     weights = step * np.exp(-(grid**2) / 2) / math.sqrt(2 * math.pi)
     with jax.enable_x64(True):
@@ -169,13 +169,13 @@ def _identities(config: UrnIdentities) -> list[Row]:
 
 
 Noise = Callable[[Array, Array], Array]
-"""Maps alpha and the Gaussian variables of both kinds, one per class, to what is added to the scaled logits."""
+"""Maps alpha and a Gaussian variable per class to what is added to the scaled logits."""
 
 
 WRONG: dict[str, Noise] = {
-    "alpha off": lambda alpha, g: pitman_yor.log_stable(_OFF * alpha, g[..., 0, :], g[..., 1, :]),
-    "too wide": lambda alpha, g: pitman_yor.log_stable(alpha, _OFF * g[..., 0, :], _OFF * g[..., 1, :]),
-    "shared noise": lambda alpha, g: pitman_yor.log_stable(alpha, g[..., 0, :1], g[..., 1, :1]),
+    "alpha off": lambda alpha, g: pitman_yor.log_stable_quantile(_OFF * alpha, g),
+    "too wide": lambda alpha, g: pitman_yor.log_stable_quantile(alpha, _OFF * g),
+    "shared noise": lambda alpha, g: pitman_yor.log_stable_quantile(alpha, g[..., :1]),
 }
 """Noise of wrong heads: each is right but for one thing."""
 
@@ -202,8 +202,7 @@ def _draw(
     def outputs(zs: Float[Array, "samples index"]) -> Float[Array, "inputs samples classes"]:
         if not wrong:
             return jax.vmap(lambda embedding: enn.heads(embedding, zs))(embeddings)
-        g = zs.reshape(zs.shape[0], 2, num_classes, -1)
-        gaussians = jnp.einsum("mkcf,if->imkc", g, embeddings.field)
+        gaussians = jnp.einsum("mcf,if->imc", zs.reshape(zs.shape[0], num_classes, -1), embeddings.field)
         alpha = embeddings.alpha[0]
         return embeddings.logits[:, None, :] / alpha + WRONG[wrong](alpha, gaussians)
 

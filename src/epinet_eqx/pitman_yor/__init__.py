@@ -11,6 +11,7 @@ from ._parts import AbstractAlpha as AbstractAlpha
 from ._parts import ConstantAlpha as ConstantAlpha
 from ._parts import FourierField as FourierField
 from ._parts import LogisticAlpha as LogisticAlpha
+from ._quantile import log_stable_quantile as log_stable_quantile
 from ._stable import log_stable as log_stable
 from ._urn import counts_log_prob as counts_log_prob
 from ._urn import joint_log_prob as joint_log_prob

@@ -1,7 +1,7 @@
-"""Fit temperature and `alpha` to held-out labels, by exact losses."""
+"""Fit temperature, `alpha` and length scale to held-out labels."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -13,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree, Shaped
 
 from .._checks import check_finite, check_positive
-from .._draws import map_batches
+from .._draws import Draws, map_batches
 from .._examples import check_examples
 from .._likelihoods import CATEGORICAL
 from .._tree import unwrap
@@ -21,6 +21,7 @@ from ..metrics import Estimate
 from ._head import PitmanYor
 from ._losses import anchor_loss
 from ._parts import ConstantAlpha, LogisticAlpha
+from ._reach import check_length_scales, choose_length_scale
 from ._urn import MIN_ALPHA, counts_log_prob
 
 # Pairs of inputs that each fitted number needs.
@@ -45,6 +46,9 @@ class Calibrated(eqx.Module):
         joint: log-loss of all labels of a pair of inputs, in total nats.
         marginal_before: the same for the head as it was given.
         joint_before: likewise.
+        length_scale: the length scale, chosen if there were draws.
+        gain: what joint predictions of near inputs gain over taking them as independent, at that length scale, in nats
+            per pair: below 0, if indices are too few or no length scale knows more. None without draws.
         is_identified: whether the labels say what `alpha` is. Where no input has two different labels, the smallest
             `alpha` is the best: the labels hold no evidence about whether a second one would differ.
     """
@@ -58,6 +62,8 @@ class Calibrated(eqx.Module):
     joint: Estimate
     marginal_before: Estimate
     joint_before: Estimate
+    length_scale: Float[Array, ""]
+    gain: Estimate | None
     is_identified: bool = eqx.field(static=True)
 
     def __str__(self) -> str:
@@ -67,6 +73,9 @@ class Calibrated(eqx.Module):
             f"marginal log-loss {self.marginal.mean:.4g}, before {self.marginal_before.mean:.4g}",
             f"joint log-loss {self.joint.mean:.4g}, before {self.joint_before.mean:.4g}",
         ]
+        if self.gain is not None:
+            gain = f"{self.gain.mean:.2g} ± {self.gain.standard_error:.2g}"
+            lines.append(f"length scale {self.length_scale:.4g}: pairs of near inputs gain {gain} nats")
         if not self.is_identified:
             lines.append("`alpha` is at its lower end: no input has labels that differ enough to say more")
         return "\n".join(lines)
@@ -107,10 +116,10 @@ def _marginal(log_temperature: Float[Array, ""], data: _Data) -> Float[Array, " 
     return jnp.mean(losses.reshape(-1, 2), axis=1)
 
 
-def _joint(
+def _anchors(
     log_temperature: Float[Array, ""], alphas: Float[Array, "*batch"], data: _Data, max_count: int
-) -> Float[Array, " pairs"]:
-    """Return the exact log-loss of all labels of each pair of inputs, which are independent."""
+) -> Float[Array, " batch"]:
+    """Return the exact log-loss of all labels of each input."""
     logits = data.logits * jnp.exp(-log_temperature)
 
     @jax.checkpoint
@@ -120,10 +129,16 @@ def _joint(
         return -counts_log_prob(logits, y, alpha, max_count)
 
     if alphas.ndim:
-        losses = jax.lax.map(lambda own: at(*own), (logits, data.y, alphas), batch_size=_BATCH_SIZE)
-    else:  # The distribution of the clusters is computed once for all inputs.
-        losses = jax.lax.map(lambda own: at(*own, alphas), (logits, data.y), batch_size=_BATCH_SIZE)
-    return jnp.sum(losses.reshape(-1, 2), axis=1)
+        return jax.lax.map(lambda own: at(*own), (logits, data.y, alphas), batch_size=_BATCH_SIZE)
+    # The distribution of the clusters is computed once for all inputs.
+    return jax.lax.map(lambda own: at(*own, alphas), (logits, data.y), batch_size=_BATCH_SIZE)
+
+
+def _joint(
+    log_temperature: Float[Array, ""], alphas: Float[Array, "*batch"], data: _Data, max_count: int
+) -> Float[Array, " pairs"]:
+    """Return the exact log-loss of all labels of each pair of inputs, which are independent."""
+    return jnp.sum(_anchors(log_temperature, alphas, data, max_count).reshape(-1, 2), axis=1)
 
 
 def _minimize(objective: Callable[[PyTree[Array]], Float[Array, ""]], start: PyTree[Array]) -> PyTree[Array]:
@@ -245,10 +260,15 @@ def calibrate(
     by_features: bool = False,
     hold_marginals: bool = True,
     l2: float = 1.0,
+    draws: Draws | None = None,
+    length_scales: Sequence[float] = (0.03, 0.1, 0.3, 1.0, 3.0),
     batch_size: int = 1024,
     key: PRNGKeyArray | None = None,
 ) -> Calibrated:
-    """Fit the temperature of the base and `alpha` to held-out data, by exact losses: no index is drawn.
+    """Fit the temperature of the base and `alpha` to held-out data by exact losses, without an index.
+
+    Given draws, also the length scale, by the sampled joint log-loss of *different* inputs: pairs that are each other's
+    nearest by their standardized features.
 
     Only labels that differ at one input say what `alpha` is. With one label per input, the joint loss repeats that
     label, and the smallest `alpha` wins whatever the truth: `is_identified` is then False, and `alpha` is what you
@@ -264,10 +284,13 @@ def calibrate(
         hold_marginals: whether the temperature has the lowest marginal log-loss, so that marginal predictions are the
             best that a temperature can make of the base; otherwise it has the lowest joint log-loss, with `alpha`.
         l2: strength of the penalty on the weights of `by_features`: the precision of a Gaussian prior.
+        draws: indices to choose the length scale with; without them it stays as it is.
+        length_scales: the candidates.
         batch_size: how many examples the base is run on at a time.
         key: random key; needed where `y` holds probabilities.
     """
     check_positive("tau", tau)
+    candidates = check_length_scales(length_scales)
     examples = check_examples(enn, "x", x)
     raw, standardized = _outputs(enn, examples.x, examples.length, batch_size)
     labels, max_count = _read_labels(y, examples.length, enn.num_classes, tau, key)
@@ -292,6 +315,17 @@ def calibrate(
     is_identified = bool(mean > _LOWER_END)
     alpha_error = jnp.sqrt(direction @ covariance @ direction) if is_identified else jnp.asarray(jnp.inf)
     fitted = enn.with_parameters(alpha=alpha, temperature=temperature)
+    gain = None
+    if draws is not None:
+        counts, most = (
+            (labels, max_count) if labels.ndim == 2 else (jax.nn.one_hot(labels, enn.num_classes, dtype=int), 1)
+        )
+        shares = alphas if by_features else alphas[0]
+        independent = _anchors(found.log_temperature, shares, data._replace(y=counts), most)
+        chosen, gain = choose_length_scale(
+            fitted, examples.x, standardized, counts.astype(raw.dtype), independent, draws, candidates
+        )
+        fitted = fitted.with_parameters(length_scale=chosen)
     return Calibrated(
         fitted,
         temperature,
@@ -300,5 +334,7 @@ def calibrate(
         alpha_error,
         *_judge(fitted, data, max_count),
         *_judge(enn, data, max_count),
+        unwrap(fitted.field.length_scale),
+        gain,
         is_identified,
     )

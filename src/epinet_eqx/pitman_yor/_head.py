@@ -14,11 +14,11 @@ from .._tree import Frozen, unwrap
 from ..indices import GaussianIndex
 from ..networks import AbstractNetwork, as_network, trace_base
 from ._parts import AbstractAlpha, ConstantAlpha, FourierField
-from ._stable import noise_series, series_noise
+from ._quantile import noise_series, series_noise
 
 
 class PitmanYorEmbedding(NamedTuple):
-    """What all indices share: tempered logits, `alpha` and its noise as a series, the unit vector of the fields."""
+    """What all indices share: tempered logits, `alpha` and its noise as a series, the unit vector of the field."""
 
     logits: Float[Array, " classes"]
     alpha: Float[Array, ""]
@@ -31,7 +31,7 @@ class PitmanYor(AbstractENN):
 
     The average over the index of $\mathrm{softmax}(f(x, z))$ is exactly $\mathrm{softmax}(\mu(x) / T)$, whatever
     $\alpha$: `alpha` says which share of that uncertainty is aleatoric. At 1 the ENN is its base; toward 0 each index
-    is certain of one class. Two Gaussian fields per class over the features make $S$ alike where inputs are alike.
+    is certain of one class. A Gaussian field per class over the features makes $S$ alike where inputs are alike.
     """
 
     base: AbstractNetwork | Frozen[AbstractNetwork]
@@ -65,7 +65,7 @@ class PitmanYor(AbstractENN):
         self.alpha = alpha
         self.temperature = Frozen(check_scalar("temperature", jnp.asarray(temperature, dtype=float), minimum=1e-6))
         self.field = field
-        self.index = GaussianIndex(2 * num_classes * 2 * field.frequencies.content.shape[0])
+        self.index = GaussianIndex(num_classes * 2 * field.frequencies.content.shape[0])
         self.num_classes = num_classes
 
     def embed(self, x: PyTree[Array]) -> PitmanYorEmbedding:
@@ -81,8 +81,7 @@ class PitmanYor(AbstractENN):
     ) -> Float[Array, "samples classes"]:
         """Return the logits at many indices, by one product with the field of the input."""
         check_shape("zs", zs, (zs.shape[0], *self.index.shape))
-        gaussians = zs.reshape(zs.shape[0], 2, self.num_classes, -1) @ embedding.field
-        noise = series_noise(embedding.series, gaussians[:, 0], gaussians[:, 1])
+        noise = series_noise(embedding.series, zs.reshape(zs.shape[0], self.num_classes, -1) @ embedding.field)
         return (embedding.logits / embedding.alpha)[None, :] + noise
 
     def with_parameters(
@@ -145,12 +144,12 @@ def attach(
         temperature: divides the logits of the base.
         length_scale: how far knowledge about one input reaches, as the root mean square difference of standardized
             features; two unrelated inputs are about 1.4 apart.
-        num_frequencies: pairs of random features of the fields; more of them follow the length scale more closely, at a
+        num_frequencies: pairs of random features of the field; more of them follow the length scale more closely, at a
             proportional cost per index.
         features: maps one example to its features. If not given, `base` is a network of this library, which knows its
             features, or returns `(logits, features)`.
         freeze: whether training leaves `alpha` and the length scale unchanged.
-        key: random key of the fields.
+        key: random key of the field.
 
     Returns:
         An ENN.
