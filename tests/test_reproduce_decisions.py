@@ -168,7 +168,9 @@ def test_protocols_are_whole_at_the_laptop_tier():
     assert {"epinet", "dropout", "mlp", "ensemble+-num_particles=10"} < labels
     assert {f"ensemble-num_particles={size}" for size in (3, 10)} < labels
     assert {unit.bandit for unit in units.values()} == {"linear", "neural", "digits"}
-    assert {unit.rule for unit in units.values()} == set(decision_agents.RULES)
+    assert {unit.rule for unit in units.values()} == {"thompson", "greedy", "epsilon-greedy"}
+    rules = {unit.rule for unit in REGISTRY["dec_bandits"].at_tier("paper").units().values()}
+    assert rules == set(decision_agents.RULES)
     assert {unit.compute for unit in units.values()} == {"equal", "matched"}
     assert set(REGISTRY["dec_active"].at_tier("laptop").units()) == set(ACQUISITIONS)
 

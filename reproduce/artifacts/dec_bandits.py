@@ -39,6 +39,7 @@ ARTIFACT = Artifact(
         "laptop": Bandits(
             variants=bandit_variants((3, 10), 10),
             matched=("neural",),
+            rules=("greedy", "epsilon-greedy"),
             with_rules=("neural",),
             size=BanditSize(num_steps=1000, num_runs=12, pooling=2),
         ),

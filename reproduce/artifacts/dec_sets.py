@@ -40,8 +40,8 @@ ARTIFACT = Artifact(
         ),
         "laptop": Sets(
             variants=(variant_of("epinet"), variant_of("ensemble", num_particles=10), variant_of("mlp")),
-            num_problems=48,
-            num_pools=6,
+            num_problems=16,
+            num_pools=4,
         ),
         "paper": Sets(),
     },
