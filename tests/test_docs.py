@@ -102,13 +102,6 @@ def test_code_that_is_not_run_is_said_to_be_and_compiles():
         compile(code, "page", "exec")
 
 
-def test_loops_of_decisions_are_shown_in_under_40_lines():
-    blocks = run_pages.read_blocks(TEXTS["tutorials/decisions.md"])
-    # One click at a time, comparisons of responses, and designs.
-    loops = [block.code.splitlines() for block in blocks if "OnlineLearner.start(" in block.code]
-    assert len(loops) == 3 and max(map(len, loops)) < 40
-
-
 def test_a_pretrained_model_gets_its_epinet_in_under_20_lines():
     (block,) = [block for block in run_pages.read_blocks(TEXTS["tutorials/pretrained.md"]) if "attach(" in block.code]
     assert len([line for line in block.code.splitlines() if line.strip()]) < 20
