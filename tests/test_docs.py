@@ -19,6 +19,7 @@ import hooks  # noqa: E402
 import make_pictures  # noqa: E402
 import run_pages  # noqa: E402
 
+from reproduce.paths import REFERENCE  # noqa: E402
 from reproduce.registry import REGISTRY  # noqa: E402
 
 pytestmark = pytest.mark.once
@@ -102,6 +103,13 @@ def test_code_that_is_not_run_is_said_to_be_and_compiles():
         compile(code, "page", "exec")
 
 
+def test_loops_of_decisions_are_shown_in_under_40_lines():
+    blocks = run_pages.read_blocks(TEXTS["tutorials/decisions.md"])
+    # One click at a time, comparisons of responses, and designs.
+    loops = [block.code.splitlines() for block in blocks if "OnlineLearner.start(" in block.code]
+    assert len(loops) == 3 and max(map(len, loops)) < 40
+
+
 def test_a_pretrained_model_gets_its_epinet_in_under_20_lines():
     (block,) = [block for block in run_pages.read_blocks(TEXTS["tutorials/pretrained.md"]) if "attach(" in block.code]
     assert len([line for line in block.code.splitlines() if line.strip()]) < 20
@@ -114,10 +122,9 @@ def test_links_lead_to_files(page):
         path = target.partition("#")[0]
         if path == "results.html":
             continue  # Made where the site is built, from the accepted numbers.
-        if path.startswith("figures/"):  # Copied where the site is built.
-            assert path.removeprefix("figures/") in hooks.replication_figures(), target
-            continue
-        assert target.startswith("https://") or not path or (DOCS / page).parent.joinpath(path).is_file(), target
+        # Accepted figures of the replication are copied where the site is built.
+        folder = REFERENCE / "replication" if path.startswith("figures/") else (DOCS / page).parent
+        assert target.startswith("https://") or not path or folder.joinpath(path).is_file(), target
 
 
 def test_every_page_is_in_the_navigation():
