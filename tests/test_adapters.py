@@ -15,7 +15,7 @@ import jax.random as jr
 import pytest
 
 import epinet_eqx as epi
-from epinet_eqx.networks import Tapped, per_example
+from epinet_eqx.networks import Tapped, last_token, masked_mean, per_example
 
 pytestmark = pytest.mark.once
 
@@ -88,6 +88,47 @@ LINES = {
         model = hk.without_apply_rng(hk.transform(net))
         enn = epi.attach(model.apply, params=model.init(key, x), example=x, index_dim=5, key=key)
         """,
+    "equimo": """
+        from epinet_eqx.networks import Tapped
+        from equimo.models import VisionTransformer
+        shape = {"img_size": 8, "in_channels": 3, "patch_size": 4, "dim": 8, "num_heads": [2], "depths": [1]}
+        model, x = VisionTransformer(**shape, num_classes=3, key=key), jnp.linspace(-1.0, 1.0, 192).reshape(3, 8, 8)
+        model = eqx.nn.inference_mode(model)
+        enn = epi.attach(Tapped(model, lambda model: model.head), example=x, index_dim=5, key=key)
+        """,
+    "keras": """
+        import os
+        os.environ["KERAS_BACKEND"] = "jax"
+        import keras
+        from epinet_eqx.networks import per_example
+        keras.utils.set_random_seed(int(sys.argv[2]))
+        inputs = keras.Input((4,))
+        features = keras.layers.BatchNormalization()(keras.layers.Dense(8, activation="relu")(inputs))
+        model = keras.Model(inputs, [keras.layers.Dense(3)(keras.layers.Dropout(0.5)(features)), features])
+        parts = model.trainable_variables, model.non_trainable_variables
+        params = [[jnp.asarray(variable.value) for variable in part] for part in parts]
+        batched = lambda p, x: model.stateless_call(*p, x, training=False)[0]
+        enn = epi.attach(per_example(batched), params=params, example=x, index_dim=5, key=key)
+        """,
+    "torchax": """
+        import torch
+        import torchax
+        import torchax.interop
+        from epinet_eqx.networks import per_example
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.norm, self.last = torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+
+            def forward(self, x):
+                x = torch.relu(self.norm(self.first(x)))
+                return self.last(x), x
+
+        torch.manual_seed(int(sys.argv[2]))
+        params, batched = torchax.extract_jax(Net().eval())
+        enn = epi.attach(per_example(lambda p, x: batched(p, (x,))), params=params, example=x, index_dim=5, key=key)
+        """,
     "function of a batch": """
         from epinet_eqx.networks import per_example
         weight = jr.normal(key, (3, 4))
@@ -105,7 +146,12 @@ import numpy as np
 import epinet_eqx as epi
 key, x = jr.key(int(sys.argv[2])), jnp.linspace(-1.0, 1.0, 4)
 """
-WRITER = "epi.save(sys.argv[1] + '.safetensors', enn); np.save(sys.argv[1], enn(x, jnp.ones(5)))"
+WRITER = """
+from epinet_eqx.losses import CrossEntropy
+xs, y = jr.normal(jr.fold_in(key, 2), (6, *x.shape)), jnp.arange(6) % 3
+enn = epi.fit(enn, (xs, y), CrossEntropy(), num_steps=2, batch_size=6, progress=False, key=jr.fold_in(key, 3)).enn
+epi.save(sys.argv[1] + '.safetensors', enn); np.save(sys.argv[1], enn(x, jnp.ones(5)))
+"""
 READER = """
 other = np.asarray(enn(x, jnp.ones(5)))
 found = np.asarray(epi.load(sys.argv[1] + '.safetensors', enn)(x, jnp.ones(5)))
@@ -123,7 +169,8 @@ def run(code: str, *arguments: str) -> None:
 
 @pytest.mark.parametrize("library", LINES)
 def test_a_model_is_attached_saved_and_loaded_elsewhere(library, tmp_path):
-    for package in ("flax", "haiku"):
+    # The last three are large, and no part of the test environment.
+    for package in ("flax", "haiku", "equimo", "keras", "torchax"):
         if package in library:
             pytest.importorskip(package)
     line, path = textwrap.dedent(LINES[library]), str(tmp_path / "enn")
@@ -168,6 +215,32 @@ def test_a_function_of_a_batch_takes_one_example(getkey):
     single = per_example(lambda weight, x: (x @ weight.T, x))
     output, features = single(weight, x)
     assert jnp.allclose(output, weight @ x, atol=1e-6) and jnp.array_equal(features, x)
+
+
+@pytest.mark.parametrize("mask", [[1, 1, 0, 0], [0, 1, 1, 1], [0, 0, 0, 0]])
+def test_padding_does_not_change_what_is_pooled(mask, getkey):
+    hidden, mask = jr.normal(getkey(), (4, 3)), jnp.array(mask)
+    kept = hidden[mask.astype(bool)]
+    mean, last = (kept.mean(axis=0), kept[-1]) if len(kept) else (jnp.zeros(3), jnp.zeros(3))
+    assert jnp.allclose(masked_mean(hidden, mask), mean, atol=1e-6) and jnp.array_equal(last_token(hidden, mask), last)
+    noise = hidden + 1e3 * (1 - mask)[:, None].astype(float)
+    assert jnp.allclose(masked_mean(noise, mask), mean, atol=1e-6) and jnp.array_equal(last_token(noise, mask), last)
+
+
+def test_a_base_of_padded_tokens_is_attached(getkey, as_user):
+    params = {"table": jr.normal(getkey(), (9, 6)), "head": jr.normal(getkey(), (2, 6))}
+
+    def base(params, x):
+        features = masked_mean(params["table"][x["ids"]], x["mask"])
+        return params["head"] @ features, features
+
+    short, padded = jnp.array([3, 1, 2]), jnp.array([3, 1, 2, 8, 8])
+    example = {"ids": short, "mask": jnp.ones(3, int)}
+    enn = epi.attach(base, params=params, example=example, index_dim=2, key=getkey())
+    longer = {"ids": padded, "mask": jnp.array([1, 1, 1, 0, 0])}
+    assert jnp.allclose(enn(example, jnp.ones(2)), enn(longer, jnp.ones(2)), atol=1e-5)
+    with pytest.raises(ValueError, match=r"`hidden` must have shape \(tokens, width\), without a batch axis; got"):
+        last_token(jnp.ones((1, 2, 3)), jnp.ones(2))
 
 
 def test_every_line_is_in_the_documentation():

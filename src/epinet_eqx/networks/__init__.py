@@ -22,6 +22,8 @@ from ._layers import Conv as Conv
 from ._layers import ImageConv as ImageConv
 from ._layers import Linear as Linear
 from ._layers import linear_layers as linear_layers
+from ._pooling import last_token as last_token
+from ._pooling import masked_mean as masked_mean
 from ._resnet import AbstractBlock as AbstractBlock
 from ._resnet import PadShortcut as PadShortcut
 from ._resnet import PostActivationBlock as PostActivationBlock
