@@ -415,7 +415,7 @@ def test_bad_input_is_refused_before_anything_compiles(getkey):
     refused(r"`data` must be a `Batch` or a pair `\(x, y\)`; got", data=data.x)
     refused(r"`data` must be a `Batch` or a pair `\(x, y\)`; got tuple", data=(data.x, data.y, data.i))
     refused("`validation` must be a `Batch` or a pair", validation=[data])
-    refused(r"`data` must yield a `Batch`, or a dictionary with `x`, `y` and `i`; got tuple", data=[(data.x, data.y)])
+    refused(r"`data` must be a tuple `\(x, y\)`, or yield a `Batch` .* yields tuple", data=[(data.x, data.y)])
     refused(r"must hold arrays with one batch size; got leading sizes \[11, 12\]", data=(data.x, data.y[:11]))
     refused("must not be empty", data=(data.x[:0], data.y[:0]))
     refused("`x of data` must be finite; got 1 non-finite of 36 values", data=(data.x.at[3, 1].set(jnp.nan), data.y))

@@ -75,6 +75,42 @@ REFUSED = {
         lambda: epi.Draws.given(PARTICLES.index, jnp.array([0.0, 1.0])),
         "`zs` must hold indices of type int32; got float32.",
     ),
+    "one input": (
+        lambda: predict.marginal_log_probs(ENN, X[0], DRAWS),
+        "`x` must hold inputs that `enn` accepts, along a leading batch axis; got shape (3,): `x` must have",
+    ),
+    "a list": (
+        lambda: predict.marginal_log_probs(ENN, X.tolist(), DRAWS),
+        "`x` must hold arrays; got lists of numbers, of which `np.asarray` makes arrays.",
+    ),
+    "lists to train on": (
+        lambda: training.fit(ENN, (X.tolist(), Y.tolist()), CrossEntropy(), num_steps=1, key=KEY),
+        "`(x, y)` must hold arrays; got lists of numbers, of which `np.asarray` makes arrays.",
+    ),
+    "text to train on": (
+        lambda: training.fit(ENN, (X, np.array(list("abcd"))), CrossEntropy(), num_steps=1, key=KEY),
+        "`(x, y)` must hold real numbers; got <U1.",
+    ),
+    "data in a list": (
+        lambda: training.fit(ENN, [X, Y], CrossEntropy(), num_steps=1, key=KEY),
+        "`data` must be a tuple `(x, y)`, or yield a `Batch` or a dictionary",
+    ),
+    "inputs of another size": (
+        lambda: training.fit(ENN, (X[:, :2], Y), CrossEntropy(), num_steps=1, key=KEY),
+        "`x` must hold inputs that `model` accepts, along a leading batch axis; got shape (4, 2)",
+    ),
+    "a number as a key": (
+        lambda: training.fit(ENN, (X, Y), CrossEntropy(), num_steps=1, key=0),
+        "`key` must be a random key, such as `jax.random.key(0)`; got int.",
+    ),
+    "a batch as the example": (
+        lambda: epi.attach(lambda p, x: (p @ x, x), params=jnp.ones((2, 3)), example=X, index_dim=2, key=KEY),
+        "`base` must accept `example`, one input without a batch axis; got shapes (4, 3): ",
+    ),
+    "one prior": (
+        lambda: epi.attach(BASE, out_size=4, index_dim=3, priors=ENN.priors[0], key=KEY),
+        "`priors` must be a tuple of priors; got Prior.",
+    ),
     "entropy of NaN": (
         lambda: predict.entropy(jnp.array([[jnp.nan, 0.0]])),
         "`log_probs` must not hold NaN; got 1 of 2 values.",

@@ -268,7 +268,7 @@ def test_bad_input(getkey, as_user):
         make_train_step(objective, OPTIMIZER, microbatches=3)(state, make_batch())
     with pytest.raises(ValueError, match="`batch` must hold a number of examples that the 4 devices"):
         global_batch(make_batch(6), data_mesh())
-    with pytest.raises(ValueError, match="`data` must yield a `Batch`, or a dictionary"):
+    with pytest.raises(ValueError, match=r"`data` must be a tuple `\(x, y\)`, or yield a `Batch`"):
         global_batch(np.zeros(4), data_mesh())
     with pytest.raises(ValueError, match="`compute_dtype` must be a floating-point type"):
         StatefulObjective(CrossEntropy(), compute_dtype=jnp.int32)

@@ -4,7 +4,7 @@ import difflib
 import importlib
 from collections.abc import Iterable, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import equinox as eqx
 import jax
@@ -44,6 +44,12 @@ def unknown_name(argument: str, value: str, known: Iterable[str], *, shown: int 
 def is_traced(x: object) -> bool:
     """Return whether `x` is traced, so that its values are unknown."""
     return isinstance(x, Tracer)
+
+
+def check_key(name: str, key: Any) -> None:
+    """Raise unless `key` is a random key of JAX."""
+    if not isinstance(key, Array):
+        raise ValueError(f"`{name}` must be a random key, such as `jax.random.key(0)`; got {type(key).__name__}.")
 
 
 def check_positive(name: str, value: int) -> None:
@@ -148,6 +154,16 @@ def as_real_array(name: str, values: Any) -> Array:
     return jnp.asarray(found)
 
 
+def raise_wrong_input(name: str, model: str, x: PyTree, error: Exception) -> NoReturn:
+    """Raise what `model` says of one of the inputs `x`, with the shapes of all; other refusals stay as they are."""
+    if isinstance(error, ValueError) and not str(error).startswith("`x`"):
+        raise error
+    found = jax.tree.map(jnp.shape, x)
+    raise ValueError(
+        f"`{name}` must hold inputs that `{model}` accepts, along a leading batch axis; got shape {found}: {error}"
+    ) from error
+
+
 def check_scalar(name: str, value: Float[Array, ""], *, minimum: float = -float("inf")) -> Float[Array, ""]:
     """Return `value`, which must be finite and at least `minimum`."""
     found = "" if is_traced(value) else f"; got {float(value)}"
@@ -160,7 +176,13 @@ def check_scalar(name: str, value: Float[Array, ""], *, minimum: float = -float(
 
 def num_examples(name: str, tree: PyTree) -> int:
     """Return the common length of the leading axis of all arrays of `tree`, which must not be empty."""
-    shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(tree)]
+    leaves = jax.tree.leaves(tree)
+    if any(isinstance(leaf, bool | int | float) for leaf in leaves):
+        raise ValueError(f"`{name}` must hold arrays; got lists of numbers, of which `np.asarray` makes arrays.")
+    for leaf in leaves:
+        if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OSU":
+            raise ValueError(f"`{name}` must hold real numbers; got {leaf.dtype}.")
+    shapes = [jnp.shape(leaf) for leaf in leaves]
     if not shapes or any(shape == () for shape in shapes):
         raise ValueError(f"`{name}` must hold arrays with a leading batch axis; got shapes {shapes}.")
     lengths = sorted({shape[0] for shape in shapes})

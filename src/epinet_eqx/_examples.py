@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, PyTree, Shaped
 
-from ._checks import as_real_array, check_finite, num_examples
+from ._checks import as_real_array, check_finite, num_examples, raise_wrong_input
 from ._enn import AbstractENN, num_outputs
 from ._likelihoods import AbstractLikelihood
 
@@ -31,7 +31,10 @@ def check_examples(enn: AbstractENN, name: str, x: PyTree[ArrayLike]) -> Example
     length = num_examples(name, x)
     x = jax.tree.map(lambda leaf: as_real_array(name, leaf), x)
     first = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), x)
-    outputs = eqx.filter_eval_shape(_like_output, enn, first).shape[0]
+    try:
+        outputs = eqx.filter_eval_shape(_like_output, enn, first).shape[0]
+    except (IndexError, TypeError, ValueError) as error:
+        raise_wrong_input(name, "enn", x, error)
     return Examples(check_finite(name, x), length, outputs)
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Shaped
 
-from ._checks import check_finite, check_labels, check_scalar, check_shape, require
+from ._checks import check_finite, check_labels, check_positive, check_scalar, check_shape, require
 
 _MIN_SCALE = 1e-12
 
@@ -166,6 +166,60 @@ class Bernoulli(AbstractOutcomes, AbstractFisher):
         r"""Return the weighted sum of $\mathrm{diag}(p (1 - p))$."""
         probs = jax.nn.sigmoid(outputs)
         return jnp.diag(weights @ (probs * (1 - probs)))
+
+
+class PerPosition(AbstractOutcomes):
+    """Labels at several positions of one example, such as the tokens of a text: independent given the output.
+
+    The output holds those of all positions one after another: a base with logits of shape (positions, classes) returns
+    `jnp.ravel(logits)`. A target has shape `(positions,)` for `Categorical`, `(positions, labels)` for `Bernoulli`.
+    """
+
+    likelihood: AbstractOutcomes
+    num_positions: int = eqx.field(static=True)
+
+    def __init__(self, likelihood: AbstractOutcomes, num_positions: int):
+        """Initialize with the likelihood at one position, and the number of positions."""
+        if not isinstance(likelihood, AbstractOutcomes):
+            raise ValueError(
+                f"`likelihood` must be one of labels, such as `Categorical()`; got {type(likelihood).__name__}. A "
+                "regression with many targets needs no other likelihood than one with few."
+            )
+        check_positive("num_positions", num_positions)
+        self.likelihood = likelihood
+        self.num_positions = num_positions
+
+    def _split(self, output: Float[Array, " outputs"]) -> Float[Array, "positions classes"]:
+        """Return the outputs of each position."""
+        if output.shape[0] % self.num_positions != 0:
+            raise ValueError(
+                f"`enn` must have a multiple of {self.num_positions} outputs, the number of positions; "
+                f"got {output.shape[0]}."
+            )
+        return output.reshape(self.num_positions, -1)
+
+    def log_prob(self, output: Float[Array, " outputs"], y: Shaped[Array, "positions ..."]) -> Float[Array, ""]:
+        """Return the log-probability of the labels of all positions."""
+        return jnp.sum(jax.vmap(self.likelihood.log_prob)(self._split(output), y))
+
+    def check_targets(self, y: Shaped[Array, "batch ..."], num_outputs: int) -> Shaped[Array, "batch positions ..."]:
+        """Return `y`, which must hold a target at each position of each example."""
+        if y.ndim < 2 or y.shape[1] != self.num_positions:
+            raise ValueError(
+                f"`y` must hold a target at each of {self.num_positions} positions per example; got shape {y.shape}."
+            )
+        num_classes = self._split(jnp.zeros(num_outputs)).shape[1]
+        checked = self.likelihood.check_targets(y.reshape(-1, *y.shape[2:]), num_classes)
+        return checked.reshape(*y.shape[:2], *checked.shape[1:])
+
+    def mean(self, output: Float[Array, " outputs"]) -> Float[Array, " targets"]:
+        """Return the expected targets of all positions, one after another."""
+        return jnp.ravel(jax.vmap(self.likelihood.mean)(self._split(output)))
+
+    def outcome_log_probs(self, output: Float[Array, " outputs"]) -> Float[Array, "labels outcomes"]:
+        """Return the log-probabilities of the outcomes of each label of each position."""
+        found = jax.vmap(self.likelihood.outcome_log_probs)(self._split(output))
+        return found.reshape(-1, found.shape[-1])
 
 
 class Gaussian(AbstractNumeric, AbstractFisher):

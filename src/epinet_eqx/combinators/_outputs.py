@@ -76,12 +76,13 @@ class WithNoiseScale(AbstractWrapper):
     """
 
     enn: AbstractENN
-    log_scale: Float[Array, " classes"]
+    log_scale: Float[Array, "..."]
 
-    def __init__(self, enn: AbstractENN, scale: Float[Array, " classes"]):
-        r"""Initialize with the ENN and the initial $\sigma$ of each of its outputs."""
+    def __init__(self, enn: AbstractENN, scale: float | Float[Array, "..."] = 1.0):
+        r"""Initialize with the ENN and the initial $\sigma$: one for all outputs, or a vector."""
+        value = jnp.asarray(scale, dtype=float)
         self.enn = enn
-        self.log_scale = jnp.log(require(scale, ~jnp.all(scale > 0), "`scale` must be positive."))
+        self.log_scale = jnp.log(require(value, ~jnp.all(value > 0), "`scale` must be positive."))
 
     def embed(self, x: PyTree[Array]) -> PyTree[Array]:
         """Return the embedding of the ENN."""
@@ -92,7 +93,8 @@ class WithNoiseScale(AbstractWrapper):
     ) -> Float[Array, "samples classes"]:
         """Return means and logarithms of the scales."""
         means = self.enn.heads(embedding, zs)
-        check_shape("scale", self.log_scale, means.shape[1:])
+        if self.log_scale.ndim > 0:
+            check_shape("scale", self.log_scale, means.shape[1:])
         return jnp.concatenate([means, jnp.broadcast_to(self.log_scale, means.shape)], axis=1)
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree
 
-from .._checks import check_positive
+from .._checks import check_key, check_positive
 from .._init import Initializer, truncated_normal
 from .._keys import named_keys
 from .._tree import Frozen
@@ -23,7 +23,11 @@ def _vector_size(name: str, value: Any) -> int:
     """Return the length of a vector that the base network returned."""
     if not isinstance(value, jax.ShapeDtypeStruct) or len(value.shape) != 1:
         found = value.shape if isinstance(value, jax.ShapeDtypeStruct) else type(value).__name__
-        raise ValueError(f"`base` must map one example (no batch axis) to a vector of {name}; got {found}.")
+        advice = " For labels at several positions return `jnp.ravel(outputs)`; see `likelihoods.PerPosition`."
+        raise ValueError(
+            f"`base` must map one example (no batch axis) to a vector of {name}; got {found}."
+            + (advice if name == "outputs" else "")
+        )
     return value.shape[0]
 
 
@@ -85,6 +89,9 @@ def attach(
     if out_size is not None:
         check_positive("out_size", out_size)
     check_positive("index_dim", index_dim)
+    check_key("key", key)
+    if not isinstance(priors, tuple | list):
+        raise ValueError(f"`priors` must be a tuple of priors; got {type(priors).__name__}.")
     for number, prior in enumerate(priors):
         if not isinstance(prior, Prior):
             raise ValueError(f"`priors[{number}]` must be a `Prior`; got {type(prior).__name__}.")

@@ -8,4 +8,5 @@ from .._likelihoods import Bernoulli as Bernoulli
 from .._likelihoods import Categorical as Categorical
 from .._likelihoods import Gaussian as Gaussian
 from .._likelihoods import LearnedGaussian as LearnedGaussian
+from .._likelihoods import PerPosition as PerPosition
 from .._likelihoods import Poisson as Poisson

@@ -5,6 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int, PyTree, Shaped
 
 from .._checks import check_width, num_examples
@@ -48,4 +49,4 @@ class Batch(eqx.Module):
     def of(cls, x: Any, y: Any) -> "Batch":
         """Return a data set of inputs `x` (an array or a tree of arrays) and targets `y`, numbered from zero."""
         length = num_examples("(x, y)", (x, y))
-        return cls(x, y, jnp.arange(length))
+        return cls(x, y, np.arange(length))

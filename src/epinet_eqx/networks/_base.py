@@ -104,7 +104,14 @@ def trace_base(network: AbstractNetwork, example: PyTree) -> tuple[Any, Any]:
         shapes.append(jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), result))
         return result
 
-    jaxpr = jax.make_jaxpr(run)(dynamic, jax.tree.map(jnp.asarray, example))
+    x = jax.tree.map(jnp.asarray, example)
+    try:
+        jaxpr = jax.make_jaxpr(run)(dynamic, x)
+    except (AttributeError, IndexError, TypeError) as error:
+        found = jax.tree.map(jnp.shape, x)
+        raise ValueError(
+            f"`base` must accept `example`, one input without a batch axis; got shapes {found}: {error}"
+        ) from error
     # Literals in the function are NumPy arrays; a JAX array existed before and was captured.
     hidden = {id(constant): constant for constant in _constants(jaxpr) if isinstance(constant, jax.Array)}
     if isinstance(network, FunctionNetwork):

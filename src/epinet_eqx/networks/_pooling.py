@@ -26,13 +26,14 @@ def masked_mean(hidden: Float[Array, "tokens width"], mask: Shaped[Array, " toke
 
 
 def last_token(hidden: Float[Array, "tokens width"], mask: Shaped[Array, " tokens"]) -> Float[Array, " width"]:
-    """Return the hidden state of the last token whose mask is not zero, wherever the padding is; zeros if there is none.
+    """Return the hidden state of the last token whose mask is not zero, on whichever side the padding is.
 
     Args:
         hidden: hidden states of one sequence.
         mask: zero for padding, as in the `attention_mask` of Hugging Face.
     """
     weights = _as_weights(hidden, mask)
+    # Zeros if all is padding.
     positions = jnp.arange(weights.size)
     last = jnp.max(jnp.where(weights > 0, positions, -1))
     # A product, since the index of an empty sequence would count from the end.

@@ -5,6 +5,7 @@ from ._batches import EpochBatches as EpochBatches
 from ._batches import ShuffledBatches as ShuffledBatches
 from ._batches import UniformBatches as UniformBatches
 from ._callbacks import AbstractCallback as AbstractCallback
+from ._callbacks import CsvMetrics as CsvMetrics
 from ._callbacks import JsonlMetrics as JsonlMetrics
 from ._callbacks import TensorBoard as TensorBoard
 from ._callbacks import WeightsAndBiases as WeightsAndBiases

@@ -1,16 +1,18 @@
 """Callbacks that receive the metrics of training."""
 
 import abc
+import csv
 import importlib
 import json
 import math
 import os
 import pathlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 # How each line of metrics begins.
 _START = '{"step": '
+_HEADER = ["step", "metric", "value"]
 
 
 class AbstractCallback(abc.ABC):
@@ -27,6 +29,38 @@ class AbstractCallback(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Training has ended, successfully or not."""
+
+
+class _FunctionCallback(AbstractCallback):
+    """Calls a function of the step and the metrics."""
+
+    def __init__(self, function: Callable[[int, Mapping[str, float]], Any]):
+        self._function = function
+
+    def start(self, step: int) -> None:
+        """Do nothing."""
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Call the function."""
+        self._function(step, metrics)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+Callback: TypeAlias = AbstractCallback | Callable[[int, Mapping[str, float]], Any]
+
+
+def as_callbacks(callbacks: Callback | Sequence[Callback]) -> tuple[AbstractCallback, ...]:
+    """Return callbacks, of which functions `(step, metrics)` and a single one may be given too."""
+    several = callbacks if isinstance(callbacks, Sequence) else (callbacks,)
+    for number, callback in enumerate(several):
+        if not (isinstance(callback, AbstractCallback) or callable(callback)):
+            raise ValueError(
+                f"`callbacks[{number}]` must be a callback, such as `CsvMetrics(path)`, or a function of the step and "
+                f"the metrics; got {type(callback).__name__}."
+            )
+    return tuple(own if isinstance(own, AbstractCallback) else _FunctionCallback(own) for own in several)
 
 
 def _require(package: str, user: str) -> Any:
@@ -60,6 +94,22 @@ def _lines_until(path: pathlib.Path, step: int) -> list[str]:
     return kept
 
 
+def _rows_until(path: pathlib.Path, step: int) -> list[list[str]]:
+    """Return the complete rows of a file up to `step`; raise if they are not all metrics, or it would be lost."""
+    text = path.read_text(errors="replace")
+    # A killed run may leave half a row at the end.
+    rows = list(csv.reader(text[: text.rfind("\n") + 1].splitlines()))
+    for number, row in enumerate(rows, start=1):
+        if row != _HEADER if number == 1 else len(row) != 3 or not row[0].isdigit():
+            raise ValueError(
+                f"`path` must be a new file, or one that `CsvMetrics` wrote; line {number} of {str(path)!r} is not one "
+                "of its rows."
+            )
+    if text and not rows:
+        raise ValueError(f"`path` must be a new file, or one that `CsvMetrics` wrote; {str(path)!r} has no header.")
+    return [row for row in rows[1:] if int(row[0]) <= step]
+
+
 class JsonlMetrics(AbstractCallback):
     """Metrics as lines of JSON, each with its `step`; values that are not finite become `null`.
 
@@ -86,6 +136,42 @@ class JsonlMetrics(AbstractCallback):
         """Write one line, at once."""
         values = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
         self._file.write(json.dumps({"step": step, **values}) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class CsvMetrics(AbstractCallback):
+    """Metrics as rows `step,metric,value` of a CSV file, whichever metrics there are at a step.
+
+    A resumed run first removes the rows after its checkpoint. With pandas, `frame.pivot(index="step", columns="metric",
+    values="value")` has one row per step.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        """Initialize with the file, which is created if it does not exist."""
+        self._path = pathlib.Path(path)
+        self._file: Any = None
+
+    def start(self, step: int) -> None:
+        """Remove the rows after `step`, and open the file."""
+        self.close()
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        kept = _rows_until(self._path, step) if self._path.exists() else []
+        # The new file replaces the old one in one move, so a kill in between loses nothing.
+        new = self._path.with_name(f".{self._path.name}.new")
+        with new.open("w", newline="") as file:
+            csv.writer(file).writerows([_HEADER, *kept])
+        new.replace(self._path)
+        self._file = self._path.open("a", newline="")
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Write one row per metric, at once."""
+        csv.writer(self._file).writerows([step, name, value] for name, value in metrics.items())
         self._file.flush()
 
     def close(self) -> None:

@@ -48,6 +48,7 @@ class Schedule:
     eval_every: int | None = None
     checkpoint_every: int | None = None
     log_every: int | None = None
+    patience: int | None = None
 
     def __post_init__(self):
         """Raise unless all are positive."""
@@ -98,6 +99,11 @@ class _Progress:
         self.best_loss = np.where(better, loss, np.inf if self.best_loss is None else self.best_loss)
         # New arrays always, since steps may take the memory of the model.
         self.best = _select(better, model, model if self.best is None else self.best)
+
+    def num_worse(self) -> int:
+        """Return how many of the last validations have not improved on the best one before them."""
+        losses = [float(metrics["loss"]) for metrics in self.validation.values()]
+        return len(losses) - 1 - int(np.argmin(losses)) if losses else 0
 
     def history(self) -> History:
         """Return the history so far."""
@@ -258,9 +264,9 @@ def drive(
     run = _Run(start, schedule, evaluate, saving, callbacks, bar, recorder)
     if saving is not None and made > 0 and (metrics := saving.checkpoints.metrics(int(first))):
         recorder.validation[made] = {name: np.asarray(value) for name, value in metrics.items()}
-    failed, ended = np.zeros(start.shape, dtype=bool), False
+    failed, ended, stopped = np.zeros(start.shape, dtype=bool), False, False
     with contextlib.closing(bar), _opened(callbacks, int(np.max(first))), StopRequest() as request:
-        while not (ended or failed.all() or (target is not None and made >= target)):
+        while not (ended or stopped or failed.all() or (target is not None and made >= target)):
             count = schedule.next_block(made)
             block = advance(state, count, request)
             state, ended, losses = block.state, block.ended, block.metrics["loss"]
@@ -278,9 +284,10 @@ def drive(
             path = run.inspect(made, state, ended=ended, stopping=signal_name is not None)
             if signal_name is not None and not ended and made != target:
                 raise TrainingInterrupted(signal_name, state, recorder.history(), num_steps=target, path=path)
+            stopped = schedule.patience is not None and recorder.num_worse() >= schedule.patience
     history = recorder.history()
     if failed.any():
         raise NonFiniteLossError(state, history, start=first, failed=failed)
-    if made == 0 or (target is not None and made < target):
+    if not stopped and (made == 0 or (target is not None and made < target)):
         raise DataExhaustedError(state, history, made=made - done, num_steps=target)
     return FitResult(state.model if recorder.best is None else recorder.best, state, history)

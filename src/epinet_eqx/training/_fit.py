@@ -1,5 +1,6 @@
 """Training of one model: `fit` by Algorithm 1, and `train` by any objective on streams, devices and processes."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -11,14 +12,14 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 
-from .._checks import num_examples
+from .._checks import check_key, num_examples
 from .._keys import named_keys
 from .._xla import jit_for_one_run
 from ..data import Loader
 from ..indices import AbstractIndex
 from ..losses import AbstractLoss, Batch, mean_data_loss
 from ._batches import AbstractBatches, UniformBatches
-from ._callbacks import AbstractCallback
+from ._callbacks import Callback, as_callbacks
 from ._checkpoints import Checkpoints
 from ._driver import Advance, Block, Saving, Schedule, drive
 from ._evaluate import make_evaluation
@@ -29,7 +30,7 @@ from ._processes import StopRequest, report_lost_process
 from ._result import FitResult
 from ._state import TrainState, as_state
 from ._step import Draws, draw_steps, make_train_step, train_drawn
-from ._streams import DataIterator, MemoryIterator, as_batch, as_stream, check_data
+from ._streams import DataIterator, MemoryIterator, as_batch, as_stream, check_data, padded
 
 DEFAULT_OPTIMIZER = optax.adam(1e-3)
 
@@ -37,10 +38,12 @@ DEFAULT_OPTIMIZER = optax.adam(1e-3)
 _STEPS_AHEAD = 2
 
 
-def check_intervals(num_steps: int | None, eval_every: int | None, validation: Any, keep_best: bool) -> int | None:
+def check_intervals(
+    num_steps: int | None, eval_every: int | None, validation: Any, keep_best: bool, patience: int | None = None
+) -> int | None:
     """Return the steps between validations; raise if they are asked for without data."""
     if validation is None:
-        for name, value in (("eval_every", eval_every), ("keep_best", keep_best)):
+        for name, value in (("eval_every", eval_every), ("keep_best", keep_best), ("patience", patience)):
             if value:
                 raise ValueError(f"`{name}` must be left out without `validation`; got {value}.")
     elif eval_every is None and num_steps is not None:
@@ -49,9 +52,15 @@ def check_intervals(num_steps: int | None, eval_every: int | None, validation: A
 
 
 @jit_for_one_run
-def _draw(index: AbstractIndex, start: Int[Array, ""], key: PRNGKeyArray, options: tuple[Any, ...]) -> Draws:
+def _draw(
+    index: AbstractIndex,
+    start: Int[Array, ""],
+    data_size: Int[Array, ""] | None,
+    key: PRNGKeyArray,
+    options: tuple[Any, ...],
+) -> Draws:
     """Draw the indices and examples of a block of steps."""
-    return draw_steps(index, start, None, key=key, **dict(options))
+    return draw_steps(index, start, data_size, key=key, **dict(options))
 
 
 @eqx.filter_jit
@@ -81,8 +90,10 @@ def _in_memory(
     optimizer: optax.GradientTransformation,
     batches: AbstractBatches,
     block_size: int,
+    capacity: int | None,
 ) -> Advance:
     """Return what makes steps on data in memory, a block of them in one program."""
+    data, data_size = padded(data, capacity)
     shared = ByContent(optimizer)
 
     def advance(state: TrainState, count: int, request: StopRequest) -> Block:
@@ -93,7 +104,7 @@ def _in_memory(
             ("batches", batches),
             ("num_steps", block_size),
         )
-        draws = _draw(index, state.step, state.key, options)
+        draws = _draw(index, state.step, data_size, state.key, options)
         state, losses = _run_block(state, data, draws, objective, shared, jnp.asarray(count, dtype=jnp.int32))
         size = num_examples("data", data) if batches.batch_size is None else batches.batch_size
         return Block(state, {"loss": np.asarray(losses)[:count]}, count * size, False)
@@ -196,12 +207,14 @@ def fit(
     validation: Batch | tuple[Any, Any] | None = None,
     eval_every: int | None = None,
     keep_best: bool = False,
+    patience: int | None = None,
+    capacity: int | None = None,
     progress: bool = True,
     block_size: int = 100,
     mesh: Mesh | None = None,
-    checkpoints: Checkpoints | None = None,
+    checkpoints: Checkpoints | str | os.PathLike[str] | None = None,
     checkpoint_every: int | None = None,
-    callbacks: Sequence[AbstractCallback] = (),
+    callbacks: Callback | Sequence[Callback] = (),
     log_every: int = 10,
     key: PRNGKeyArray,
 ) -> FitResult:
@@ -225,12 +238,15 @@ def fit(
             history.
         eval_every: steps between validations, a tenth of all by default; the last step is always followed by one.
         keep_best: whether to return the model with the smallest validation loss.
+        patience: stop after this many validations without a new smallest loss; not with `checkpoints`.
+        capacity: length to which data in memory are padded. Fits on data that grow up to it share their compiled
+            programs, and train as without it.
         progress: whether to show a progress bar.
         block_size: steps per compiled program, for data in memory; progress and interrupts wait for it.
         mesh: devices to train on, see `data_mesh`; by default the first one.
-        checkpoints: folder of checkpoints; None for none.
+        checkpoints: a folder of checkpoints, or `Checkpoints` with options; None for none.
         checkpoint_every: steps between checkpoints; one is also written after validations and after the last step.
-        callbacks: where metrics go.
+        callbacks: where metrics go: callbacks such as `CsvMetrics(path)`, or functions of the step and the metrics.
         log_every: steps between metrics passed to callbacks.
         key: random key.
 
@@ -243,16 +259,27 @@ def fit(
         TrainingInterrupted: SIGTERM or Ctrl-C; a `KeyboardInterrupt` that has the state.
         CheckpointError: a checkpoint could not be written or read; earlier ones are intact.
     """
+    check_key("key", key)
     train_key, validation_key = named_keys(key, "train", "validation")
-    stream = as_stream(data)
+    stream, callbacks = as_stream(data), as_callbacks(callbacks)
+    if isinstance(checkpoints, str | os.PathLike):
+        checkpoints = Checkpoints(checkpoints)
+    if patience is not None and checkpoints is not None:
+        raise ValueError(f"`patience` must be left out with `checkpoints`, which do not hold it; got {patience}.")
     in_blocks = stream is None and mesh is None and checkpoints is None
     schedule = Schedule(
         num_steps=num_steps,
         block_size=block_size if in_blocks else min(block_size, log_every),
-        eval_every=check_intervals(num_steps, eval_every, validation, keep_best),
+        eval_every=check_intervals(num_steps, eval_every, validation, keep_best, patience),
         checkpoint_every=checkpoint_every,
         log_every=log_every if callbacks else None,
+        patience=patience,
     )
+    if capacity is not None and (not in_blocks or batch_size is None):
+        raise ValueError(
+            "`capacity` must be left out unless data in memory are drawn in batches, without `mesh` and `checkpoints`; "
+            f"got {capacity}."
+        )
     state = as_state(model, optimizer, mask=mask, key=train_key)
     objective = EpistemicObjective(loss, num_index_samples=num_index_samples, mask=state.mask)
     index = network_as_enn(state.model).index
@@ -270,7 +297,8 @@ def fit(
         check(in_memory)
         check, batches = None, sampling(batch_size)
         if in_blocks:
-            return drive(state, _in_memory(in_memory, objective, optimizer, batches, block_size), schedule, **driving)
+            advance = _in_memory(in_memory, objective, optimizer, batches, block_size, capacity)
+            return drive(state, advance, schedule, **driving)
         stream = MemoryIterator(in_memory, batches, key=state.key)
         stream.set_state({"step": int(state.step)})
     step = make_train_step(objective, optimizer, mesh=mesh, donate=True)
@@ -293,7 +321,7 @@ def train(
     checkpoints: Checkpoints | None = None,
     checkpoint_every: int | None = None,
     allow_changes: bool = False,
-    callbacks: Sequence[AbstractCallback] = (),
+    callbacks: Callback | Sequence[Callback] = (),
     log_every: int = 10,
     progress: bool = True,
 ) -> FitResult:
@@ -367,6 +395,6 @@ def train(
         checkpoints=checkpoints,
         allow_changes=allow_changes,
         evaluate=evaluate,
-        callbacks=callbacks,
+        callbacks=as_callbacks(callbacks),
         progress=progress,
     )

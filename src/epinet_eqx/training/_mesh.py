@@ -103,7 +103,10 @@ def as_parts(batch: Any) -> dict[str, Any]:
         if not np.issubdtype(parts["i"].dtype, np.integer):
             raise ValueError(f"`i` must hold the integer number of each example; got {parts['i'].dtype}.")
         return parts
-    raise ValueError(f"`data` must yield a `Batch`, or a dictionary with `x`, `y` and `i`; got {type(batch).__name__}.")
+    raise ValueError(
+        "`data` must be a tuple `(x, y)`, or yield a `Batch` or a dictionary with `x`, `y` and `i`; "
+        f"got one that yields {type(batch).__name__}."
+    )
 
 
 def global_batch(batch: Any, mesh: Mesh) -> Batch:

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray, PyTree
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
-from .._checks import check_finite, num_examples
+from .._checks import check_finite, num_examples, raise_wrong_input
 from .._enn import num_outputs
 from .._keys import named_keys
 from ..data import Loader
@@ -145,6 +145,22 @@ def as_batch(name: str, data: Any) -> Batch:
     raise ValueError(f"`{name}` must be a `Batch` or a pair `(x, y)`; got {type(data).__name__}.")
 
 
+def padded(data: Batch, capacity: int | None) -> tuple[Batch, Int[Array, ""] | None]:
+    """Return data with copies of the first example up to `capacity`, and how many examples there are before them."""
+    if capacity is None:
+        return data, None
+    length = num_examples("data", data)
+    if capacity < length:
+        raise ValueError(f"`capacity` must be at least the number of examples, {length}; got {capacity}.")
+
+    def pad(leaf: Array) -> np.ndarray:
+        values = np.asarray(leaf)
+        return np.concatenate([values, np.repeat(values[:1], capacity - length, axis=0)])
+
+    whole = Batch(jax.tree.map(pad, data.x), pad(data.y), pad(data.i))
+    return whole, jnp.asarray(np.int32(length))
+
+
 def as_stream(data: Any) -> Iterator[Any] | DataIterator | None:
     """Return the stream of an iterable of batches, or None for data in memory."""
     if isinstance(data, Loader):
@@ -173,7 +189,10 @@ def count_outputs(model: PyTree, x: PyTree[Array], *, stacked: bool) -> int:
     def outputs(model: PyTree, x: PyTree[Array]) -> Array:
         return jnp.zeros(num_outputs(network_as_enn(first(model) if stacked else model), first(x)))
 
-    return eqx.filter_eval_shape(outputs, model, x).shape[0]
+    try:
+        return eqx.filter_eval_shape(outputs, model, x).shape[0]
+    except (IndexError, TypeError, ValueError) as error:
+        raise_wrong_input("x", "model", x, error)
 
 
 def check_data(name: str, data: Batch, model: PyTree, loss: AbstractLoss) -> None:
