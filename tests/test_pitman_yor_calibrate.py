@@ -147,3 +147,14 @@ def test_calibrate_refuses_logits_that_are_not_finite(getkey, as_user):
     enn = pitman_yor.attach(FunctionNetwork(lambda x: (jnp.where(x > 5, -jnp.inf, x), x)), x, key=getkey())
     with pytest.raises(ValueError, match="`logits` must be finite; got 1 non-finite"):
         calibrate(enn, x.at[7, 1].set(6.0), jnp.zeros(100, int))
+
+
+def test_labels_without_a_best_temperature_are_refused(getkey):
+    x = jr.normal(getkey(), (120, 3))
+    enn = head(x, getkey())
+    best, worst = np.argmax(x, axis=1), np.argmin(x, axis=1)
+    for right in (best, 5 * np.eye(3, dtype=int)[best]):
+        with pytest.raises(ValueError, match="`y` must hold a label that the base does not predict"):
+            calibrate(enn, x, right)
+    with pytest.raises(ValueError, match="`y` must hold labels that the base predicts better than chance.* got .* -"):
+        calibrate(enn, x, worst)

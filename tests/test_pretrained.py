@@ -1,5 +1,6 @@
 """ImageNet networks with public weights: layers, file formats, registries, and the scores that a right import has."""
 
+import http.client
 import io
 import json
 import pathlib
@@ -304,6 +305,8 @@ def registry(monkeypatch):
 
     def open_(address):
         asked.append(address)
+        if address not in pages:
+            raise OSError("there is no network")
         return io.BytesIO(pages[address])
 
     def ask(*command):
@@ -352,11 +355,36 @@ def test_failed_downloads_say_what_to_do_and_leave_nothing(registry, tmp_path, c
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("answer", [b"", b"null", b"[]", b"3", b'{"dist": []}', b'{"dist": {}}', b"[" * 100_000])
+def test_an_answer_of_npm_that_is_none_is_a_sentence(registry, tmp_path, answer):
+    registry.pages["https://npm.example/name/1.0"] = answer
+    with pytest.raises(OSError, match="name-1.0.whl could not be downloaded.*put it there"):
+        fetch_archive(registry.package._replace(registry="npm"), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_that_speaks_no_http_is_a_sentence(registry, tmp_path, monkeypatch):
+    def garbage(address):
+        raise http.client.BadStatusLine("garbage")
+
+    monkeypatch.setattr(_registry, "_open", garbage)
+    with pytest.raises(OSError, match="could not be downloaded.*garbage.*put it there"):
+        fetch_archive(registry.package, tmp_path)
+
+
+def test_a_cache_that_cannot_be_made_is_a_sentence(registry, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="could not be downloaded.*put it there"):
+        fetch_archive(registry.package, tmp_path / "file")
+
+
 def test_clients_that_are_missing_are_named():
     with pytest.raises(OSError, match="`no-such-client config` must run"):
         _registry._ask("no-such-client", "config")
     with pytest.raises(OSError, match="A registry must have a web address; got 'file:///etc/passwd'"):
         _registry._open("file:///etc/passwd")
+    with pytest.raises(OSError, match="A registry must have a web address; got 3"):
+        _registry._open(3)
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar"])

@@ -12,6 +12,7 @@ import pytest
 
 import epinet_eqx as epi
 from epinet_eqx import acquisition, bandits, baselines, bayes, decisions, metrics, pitman_yor, predict, training, tuning
+from epinet_eqx.likelihoods import Gaussian
 from epinet_eqx.losses import CrossEntropy
 from epinet_eqx.networks import MLP
 
@@ -31,6 +32,8 @@ REWARDS = jnp.array([[1.0, jnp.nan], [0.0, 0.0]])
 # A regression, whose classes somebody asks for.
 ONE = epi.attach(MLP(3, 1, (5,), key=jr.fold_in(KEY, 8)), out_size=1, index_dim=3, priors=(), key=jr.fold_in(KEY, 9))
 ONE_DRAWS = epi.Draws.sample(ONE.index, 5, key=jr.fold_in(KEY, 10))
+BOX = jnp.array([[0.0, 0.0], [1.0, 1.0]])
+HEAD = pitman_yor.attach(BASE, jr.normal(jr.fold_in(KEY, 14), (9, 3)), alpha=0.4, key=jr.fold_in(KEY, 15))
 TWO_CLASSES = "`enn` must have at least 2 outputs for a `Categorical` likelihood; got 1."
 RANGE = "`y` must hold integers from -2147483648 to 2147483647, the range of int32"
 
@@ -156,6 +159,55 @@ REFUSED = {
         lambda: pitman_yor.logits_log_losses(LOGITS, Y, alpha=0.5, temperature=-1.0),
         "`temperature` must be finite and at least 1e-06; got -1.0.",
     ),
+    "duel of NaN": (
+        lambda: decisions.thompson_duel(REWARDS),
+        "`rewards` must be finite; got 1 non-finite of 4 values.",
+    ),
+    "duel of complex numbers": (lambda: decisions.infomax_duel(1j * np.eye(3)), "`rewards` must hold real numbers"),
+    "design at NaN": (
+        lambda: decisions.SampledFunction(ONE, jnp.full(3, jnp.nan)),
+        "`z` must be finite; got 3 non-finite of 3 values.",
+    ),
+    "maximum of two values": (
+        lambda: decisions.maximize(lambda x: x, BOX, key=jr.fold_in(KEY, 12)),
+        "`function` must return one real number as a floating-point array; got ",
+    ),
+    "maximum of an integer": (
+        lambda: decisions.maximize(jnp.argmax, BOX, key=jr.fold_in(KEY, 13)),
+        "`function` must return one real number as a floating-point array; got ",
+    ),
+    # The upper tail is no number in single precision.
+    "interval, level": (
+        lambda: predict.interval(ONE, X, ONE_DRAWS, likelihood=Gaussian(1.0), level=1 - 1e-9),
+        "`level` must be between 0 and 1, by at least 2e-06; got 0.999999999.",
+    ),
+    "interval, all reals": (
+        lambda: predict.interval(ONE, X, ONE_DRAWS, likelihood=Gaussian(3e38)),
+        "`enn` must output targets whose intervals can be told in this precision",
+    ),
+    "coverage, levels": (
+        lambda: metrics.coverage(ONE, X, np.zeros(4), ONE_DRAWS, likelihood=Gaussian(1.0), levels=(0.5, 1 - 1e-9)),
+        "`levels` must be between 0 and 1, by at least 2e-06; got 0.999999999.",
+    ),
+    "calibrate, wide label": (lambda: pitman_yor.calibrate(HEAD, X, WIDE), RANGE),
+    "calibrate, wide count": (lambda: pitman_yor.calibrate(HEAD, X, np.full((4, 4), 2**32 + 1)), RANGE),
+    "calibrate, many labels": (
+        lambda: pitman_yor.calibrate(HEAD, X, np.full((4, 4), 10**6)),
+        "`y` must hold at most 500 labels of an input, or `tau` be that; got 4000000.",
+    ),
+    # As 8 bits the totals are -112.
+    "calibrate, few inputs": (
+        lambda: pitman_yor.calibrate(HEAD, X, np.full((4, 4), 100, np.int8)),
+        "`x` must hold an even number of inputs, at least 80",
+    ),
+    "calibrate, batch size": (
+        lambda: pitman_yor.calibrate(HEAD, X, Y, batch_size=0),
+        "`batch_size` must be a positive integer; got 0.",
+    ),
+    "calibrate, penalty": (
+        lambda: pitman_yor.calibrate(HEAD, X, Y, l2=-1.0),
+        "`l2` must be finite and at least 0; got -1.0.",
+    ),
     "urn of NaN": (
         lambda: pitman_yor.repeat_log_probs(jnp.array(jnp.nan), jnp.array(0.5), 3),
         "`log_w` must not hold NaN; got 1 of 1 values.",
@@ -200,3 +252,14 @@ def test_neighbors_far_from_the_origin_are_found():
     features = np.stack([1e4 + places, 1e4 - places], axis=1)
     np.testing.assert_array_equal(metrics.near_pairs(features), [[0, 2], [1, 3]])
     np.testing.assert_array_equal(metrics.near_pairs(np.stack([places, -places], axis=1)), [[0, 2], [1, 3]])
+
+
+def test_lists_and_integers_are_joint_samples_too():
+    rewards = [[1, 2, 0], [0, 3, 1], [2, 1, 5]]
+    expected = decisions.preference_probs(jnp.array(rewards, dtype=float))
+    for given in (rewards, np.array(rewards), np.array(rewards, np.float32)):
+        np.testing.assert_array_equal(decisions.preference_probs(given), expected)
+    best = decisions.maximize(
+        lambda x: -jnp.sum(jnp.square(x)), [[-1, -1], [1, 1]], num_steps=1, key=jr.fold_in(KEY, 16)
+    )
+    assert float(best.value) > -0.1

@@ -134,10 +134,25 @@ def test_bad_input_is_named():
         ),
         (lambda: coverage(table, x, y, draws, likelihood=Categorical()), "one of numbers.*; got Categorical"),
         (lambda: coverage(table, x, y[:, :1], draws, likelihood=Gaussian(1.0)), "`y` must hold 2 floating-point"),
-        (lambda: coverage(table, x, y, draws, likelihood=Gaussian(1.0), levels=(95,)), "`levels` must hold prob"),
+        (
+            lambda: coverage(table, x, y, draws, likelihood=Gaussian(1.0), levels=(95,)),
+            "`levels` must be between 0 and 1",
+        ),
         (lambda: Gaussian(jnp.array([1.0, 0.0])), "`scale` must be finite and at least 1e-12 everywhere"),
         (lambda: Gaussian(jnp.ones((1, 2))), r"`scale` must be a number, or a vector .*; got shape \(1, 2\)"),
     ]
     for call, message in cases:
         with pytest.raises(ValueError, match=message):
             call()
+
+
+@pytest.mark.parametrize("rate", [3.0, 250.0, 400.0, 1e4, 1e6, 1e8])
+def test_poisson_probabilities_of_large_counts(rate):
+    """In single precision the series of the incomplete gamma function is off by almost 1 at a million."""
+    counts = np.unique(np.floor(np.maximum(rate + np.linspace(-4, 4, 9) * np.sqrt(rate), 0)))
+    counts = np.append(counts, [0.0, 1e9])
+    output = np.float32(np.log(rate))
+    found = Poisson().cdf(jnp.full(counts.size, output), jnp.asarray(counts, dtype=float))
+    # The rate and the counts as single precision has them.
+    expected = stats.poisson.cdf(counts.astype(np.float32).astype(float), float(np.exp(jnp.asarray(output))))
+    np.testing.assert_allclose(found, expected, atol=1e-3)

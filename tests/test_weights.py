@@ -222,6 +222,12 @@ def changed(**changes):
         (changed(bn9__bias=np.zeros(3, np.float32)), "extra bn9.bias"),
         (changed(linear__bias=np.zeros(3, np.float32)), r"linear.bias has shape \(3,\) instead of \(5,\)"),
         (changed(bn1__bias=np.full(8, np.nan, np.float32)), "bn1.bias is not finite"),
+        # Inference would take the square root.
+        (changed(bn1__running_var=np.full(8, -1.0, np.float32)), "bn1.running_var is negative"),
+        (changed(bn1__bias=np.full(8, 3, np.int32)), "bn1.bias is int32, not floating-point numbers"),
+        (changed(bn1__num_batches_tracked=np.array([3, 4, 5])), "bn1.num_batches_tracked is no count"),
+        (changed(bn1__num_batches_tracked=np.array(-3)), "bn1.num_batches_tracked is no count"),
+        (changed(bn9__num_batches_tracked=np.array(3)), "extra bn9.num_batches_tracked"),
         (state_dict("torchvision"), r"missing linear.bias.* and \d+ more"),
     ],
 )

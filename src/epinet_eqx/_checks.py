@@ -82,6 +82,8 @@ def require(x: PyTree, failed: Array | bool | np.bool_, message: str) -> PyTree:
 
 def on_host(leaf: Shaped[Array, "..."]) -> Any:
     """Return an array that is in the memory of the CPU as a NumPy array, which needs no compiled programs."""
+    if isinstance(leaf, np.ndarray):
+        return leaf
     if is_traced(leaf) or any(device.platform != "cpu" for device in leaf.devices()) or not leaf.is_fully_addressable:
         return leaf
     return np.asarray(leaf)
@@ -191,6 +193,13 @@ def num_examples(name: str, tree: PyTree) -> int:
     if lengths[0] == 0:
         raise ValueError(f"`{name}` must not be empty; got shapes {shapes}.")
     return lengths[0]
+
+
+def check_level(name: str, level: float) -> None:
+    """Raise unless the tails beyond a central interval, and what is within, are probabilities that a float can tell."""
+    least = 16 * float(jnp.finfo(jnp.zeros(()).dtype).eps)
+    if isinstance(level, bool) or not isinstance(level, int | float | np.floating) or not least <= level <= 1 - least:
+        raise ValueError(f"`{name}` must be between 0 and 1, by at least {least:.1g}; got {level!r}.")
 
 
 def check_available(

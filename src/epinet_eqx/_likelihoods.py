@@ -317,9 +317,14 @@ class Poisson(AbstractNumeric, AbstractFisher):
 
     def cdf(self, output: Float[Array, " classes"], y: Float[Array, " targets"]) -> Float[Array, " targets"]:
         """Return the probability that each target is at most `y`."""
-        count = jnp.floor(y)
-        below = jax.scipy.special.gammaincc(jnp.maximum(count, 0.0) + 1, jnp.exp(output))
-        return jnp.where(count < 0, jnp.zeros_like(below), below)
+        count, rate = jnp.maximum(jnp.floor(y), 0.0) + 1, jnp.exp(output)
+        # The series is off by 1e-4 at 300 and by almost 1 at a million in single precision; Wilson and Hilferty's
+        # cube root is off by 2e-5 at 300, and by less beyond.
+        most = 300.0 if jnp.finfo(output.dtype).eps > 1e-10 else 1e5
+        few = jax.scipy.special.gammaincc(jnp.minimum(count, most), rate)
+        root = jnp.expm1(jnp.log1p((rate - count) / count) / 3)
+        many = jax.scipy.special.ndtr(-3 * jnp.sqrt(count) * (root + 1 / (9 * count)))
+        return jnp.where(y < 0, jnp.zeros_like(few), jnp.where(count <= most, few, many))
 
     def fisher(
         self, outputs: Float[Array, "batch classes"], weights: Float[Array, " batch"]

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import optax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray, PyTree, Shaped
 
-from .._checks import check_finite, check_positive, check_scalar, check_shape, is_traced, require
+from .._checks import as_real_array, check_finite, check_positive, check_scalar, check_shape, is_traced, require
 from .._draws import Draws, check_draws
 from .._enn import AbstractENN
 from .._keys import named_keys
@@ -73,7 +73,7 @@ class SampledFunction(eqx.Module):
         """
         check_shape("z", z, enn.index.shape)
         self.enn = with_input_gradients(enn)
-        self.z = z
+        self.z = check_finite("z", z)
         self.value = value
 
     def __call__(self, x: Design) -> Float[Array, ""]:
@@ -131,8 +131,9 @@ class _Ascent(NamedTuple):
     best: Maximum
 
 
-def _check_bounds(bounds: Float[Array, "2 dims"]) -> Float[Array, "2 dims"]:
+def _check_bounds(bounds: Float[ArrayLike, "2 dims"]) -> Float[Array, "2 dims"]:
     """Return the bounds of a box, which must not be empty."""
+    bounds = as_real_array("bounds", bounds).astype(float)
     if bounds.ndim != 2 or bounds.shape[0] != 2 or bounds.shape[1] == 0:
         raise ValueError(
             f"`bounds` must hold two rows, the lowest and the highest of each dimension; got shape {bounds.shape}."
@@ -141,6 +142,14 @@ def _check_bounds(bounds: Float[Array, "2 dims"]) -> Float[Array, "2 dims"]:
     wrong: Bool[Array, ""] = ~jnp.all(bounds[0] < bounds[1])
     found = "" if is_traced(wrong) else f"; got {bounds[0].tolist()} and {bounds[1].tolist()}"
     return require(bounds, wrong, f"`bounds` must be lower in the first row than in the second{found}.")
+
+
+def _check_value(function: Callable[[Design], Float[Array, ""]], x: Design) -> None:
+    """Raise unless a function maps a design to one real number; only its shape is asked for."""
+    found = eqx.filter_eval_shape(lambda function, x: function(x), function, x)
+    dtype = jnp.result_type(found) if isinstance(found, jax.ShapeDtypeStruct | float) else None
+    if dtype is None or jnp.shape(found) != () or not jnp.issubdtype(dtype, jnp.floating):
+        raise ValueError(f"`function` must return one real number as a floating-point array; got {found}.")
 
 
 @eqx.filter_jit
@@ -183,7 +192,7 @@ def _maximize(
 
 def maximize(
     function: Callable[[Design], Float[Array, ""]],
-    bounds: Float[Array, "2 dims"],
+    bounds: Float[ArrayLike, "2 dims"],
     *,
     num_candidates: int = 512,
     num_starts: int = 8,
@@ -216,6 +225,7 @@ def maximize(
         raise ValueError(f"`num_starts` must be at most `num_candidates`, {num_candidates}; got {num_starts}.")
     bounds = _check_bounds(bounds)
     rate = check_scalar("learning_rate", jnp.asarray(learning_rate, dtype=float), minimum=0.0)
+    _check_value(function, bounds[0])
     (candidate_key,) = named_keys(key, "candidates")
     found = _maximize(function, bounds, (num_candidates, num_starts, num_steps), rate, candidate_key)
     return check_finite("function(x)", found)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from .._checks import check_finite, check_scalar, is_traced, require
+from .._checks import as_real_array, check_finite, check_scalar, is_traced, require
 from .._draws import Draws
 from .._enn import AbstractENN
 from ..predict import sample
@@ -43,6 +43,9 @@ def check_values(
     values: Float[Array, "samples candidates"], name: str = "values"
 ) -> Float[Array, "samples candidates"]:
     """Return joint samples, which must be finite and neither without samples nor without candidates."""
+    values = as_real_array(name, values)
+    if not jnp.issubdtype(values.dtype, jnp.floating):
+        values = values.astype(float)
     if values.ndim != 2 or values.size == 0:
         raise ValueError(f"`{name}` must have shape (samples, candidates) and not be empty; got {values.shape}.")
     return check_finite(name, values)

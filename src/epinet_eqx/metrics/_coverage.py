@@ -3,8 +3,10 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree, Shaped
 
+from .._checks import check_level
 from .._draws import Draws, check_result, map_batches, outputs_at
 from .._enn import AbstractENN
 from .._likelihoods import AbstractLikelihood, AbstractNumeric, check_numeric
@@ -89,8 +91,11 @@ def coverage(
         likelihood: how an output becomes a distribution of the targets, noise included.
         levels: nominal probabilities.
     """
-    if not levels or not all(0 < level < 1 for level in levels):
-        raise ValueError(f"`levels` must hold probabilities between 0 and 1, at least one; got {levels}.")
+    levels = tuple(np.ravel(levels).tolist())
+    if not levels:
+        raise ValueError("`levels` must hold at least one probability; got none.")
+    for level in levels:
+        check_level("levels", level)
     numeric = check_numeric(likelihood)
     data = check_data(enn, x, y, draws, group_size=1, likelihood=numeric)
     targets = jnp.asarray(data.y, dtype=float)

@@ -12,7 +12,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree, Shaped
 
-from .._checks import check_finite, check_positive
+from .._checks import as_real_array, check_finite, check_positive, check_scalar
 from .._draws import Draws, map_batches
 from .._examples import check_examples
 from .._likelihoods import CATEGORICAL
@@ -29,6 +29,8 @@ _PAIRS_PER_PARAMETER = 20
 _MAX_STEPS = 100
 # Inputs whose sums over clusters are held at a time.
 _BATCH_SIZE = 256
+# Memory grows with the square of the number of labels of an input.
+_MAX_COUNT = 500
 # Below this, `alpha` is at its lower end for all practical purposes.
 _LOWER_END = 0.005
 
@@ -141,6 +143,22 @@ def _joint(
     return jnp.sum(_anchors(log_temperature, alphas, data, max_count).reshape(-1, 2), axis=1)
 
 
+def _check_temperature(data: _Data) -> None:
+    """Raise if the marginal log-loss, convex in the inverse temperature, has its minimum at one of its ends."""
+    counts = data.y if data.y.ndim == 2 else jax.nn.one_hot(data.y, data.logits.shape[1], dtype=int)
+    counts = counts.astype(data.logits.dtype)
+    own = jnp.sum(counts * data.logits, axis=1) / jnp.sum(counts, axis=1)
+    top = jnp.max(data.logits, axis=1)
+    if bool(jnp.all(own >= top - 1e-6 * jnp.abs(top))):
+        raise ValueError("`y` must hold a label that the base does not predict; the best temperature is 0 without one.")
+    gain = float(jnp.mean(own - jnp.mean(data.logits, axis=1)))
+    if gain <= 0:
+        raise ValueError(
+            "`y` must hold labels that the base predicts better than chance, or the best temperature is infinite; "
+            f"got logits that are higher by {gain:.3g} than those of all classes."
+        )
+
+
 def _minimize(objective: Callable[[PyTree[Array]], Float[Array, ""]], start: PyTree[Array]) -> PyTree[Array]:
     """Return the minimum of a smooth function, by L-BFGS."""
     optimizer = optax.lbfgs()
@@ -223,7 +241,7 @@ def _read_labels(
     y: Shaped[ArrayLike, "batch ..."], length: int, num_classes: int, tau: int, key: PRNGKeyArray | None
 ) -> tuple[Shaped[Array, "batch ..."], int]:
     """Return labels, or how often each occurred, with the largest number of labels of an input."""
-    given = jnp.asarray(y)
+    given = as_real_array("y", y)
     if given.shape == (length,):
         return CATEGORICAL.check_targets(given, num_classes), tau
     if given.shape != (length, num_classes):
@@ -234,6 +252,9 @@ def _read_labels(
     given = check_finite("y", given)
     if bool(jnp.any(given < 0)):
         raise ValueError(f"`y` must not be negative; got {float(jnp.min(given)):g}.")
+    if jnp.issubdtype(given.dtype, jnp.integer):
+        # Counts of small types may have totals that these cannot hold.
+        given = given.astype(jnp.int32)
     totals = jnp.sum(given, axis=1)
     if jnp.issubdtype(given.dtype, jnp.integer):
         if int(jnp.min(totals)) < 1 or int(jnp.max(totals)) < 2:
@@ -290,10 +311,14 @@ def calibrate(
         key: random key; needed where `y` holds probabilities.
     """
     check_positive("tau", tau)
+    check_positive("batch_size", batch_size)
+    penalty = check_scalar("l2", jnp.asarray(l2, dtype=float), minimum=0.0)
     candidates = check_length_scales(length_scales)
     examples = check_examples(enn, "x", x)
     raw, standardized = _outputs(enn, examples.x, examples.length, batch_size)
     labels, max_count = _read_labels(y, examples.length, enn.num_classes, tau, key)
+    if max_count > _MAX_COUNT:
+        raise ValueError(f"`y` must hold at most {_MAX_COUNT} labels of an input, or `tau` be that; got {max_count}.")
     num_parameters = 2 + (standardized.shape[1] if by_features else 0)
     needed = 2 * _PAIRS_PER_PARAMETER * num_parameters
     if examples.length < needed or examples.length % 2:
@@ -302,10 +327,10 @@ def calibrate(
             f"got {examples.length}."
         )
     data = _Data(check_finite("logits", raw), standardized, labels)
+    _check_temperature(data)
     start = _Parameters(jnp.log(enn.temperature.value), jnp.asarray(-1.0), jnp.zeros(standardized.shape[1]))
     # A sum over pairs has one prior, the mean over them its share.
-    penalty = jnp.asarray(l2 / examples.length)
-    found, covariance = _fit(start, data, penalty, max_count, hold_marginals, by_features)
+    found, covariance = _fit(start, data, penalty / examples.length, max_count, hold_marginals, by_features)
     alphas = _alphas(found, standardized)
     temperature = jnp.exp(found.log_temperature)
     alpha = LogisticAlpha(found.weight, found.bias) if by_features else ConstantAlpha(alphas[0])

@@ -5,7 +5,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree
 
-from .._draws import Draws, check_draws, check_result, map_batches
+from .._checks import check_level, require
+from .._draws import Draws, check_draws, map_batches
 from .._enn import AbstractENN
 from .._examples import check_examples
 from .._likelihoods import AbstractLikelihood, AbstractNumeric, check_numeric
@@ -65,19 +66,23 @@ def _quantiles(
     eps = jnp.finfo(high.dtype).eps
     wanted = 8 * eps * (high - low)
 
+    def is_close(low: Array, high: Array) -> Array:
+        return high - low <= wanted + 4 * eps * jnp.maximum(jnp.abs(low), jnp.abs(high))
+
     def unsure(carry: tuple[Array, Array, Array]) -> Array:
         low, high, number = carry
-        close = high - low <= wanted + 4 * eps * jnp.maximum(jnp.abs(low), jnp.abs(high))
-        return (number < _MAX_STEPS) & ~jnp.all(close)
+        return (number < _MAX_STEPS) & ~jnp.all(is_close(low, high))
 
     def halve(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         low, high, number = carry
-        middle = low + 0.5 * (high - low)
+        middle = 0.5 * low + 0.5 * high
         above = reached(middle)
         return jnp.where(above, low, middle), jnp.where(above, middle, high), number + 1
 
-    _, high, _ = jax.lax.while_loop(unsure, halve, (low, high, jnp.zeros((), jnp.int32)))
-    return jnp.floor(high) if likelihood.is_discrete else high
+    low, high, _ = jax.lax.while_loop(unsure, halve, (low, high, jnp.zeros((), jnp.int32)))
+    # The ends of some distributions are beyond the largest number, and nothing was bracketed.
+    found = jnp.isfinite(wanted) & is_close(low, high) & ~reached(low) & reached(high)
+    return jnp.where(found, jnp.floor(high) if likelihood.is_discrete else high, jnp.nan)
 
 
 @eqx.filter_jit
@@ -120,14 +125,14 @@ def interval(
         likelihood: how an output becomes a distribution of the targets, noise included.
         level: the probability of the interval.
     """
-    if not 0 < level < 1:
-        raise ValueError(f"`level` must be between 0 and 1; got {level}.")
+    check_level("level", level)
     numeric = check_numeric(likelihood)
     draws = check_draws(enn, draws)
     examples = check_examples(enn, "x", x)
     numeric.num_targets(examples.num_outputs)
     batch_size = draws.batch_size or min(_MAX_BATCH, max(1, _BLOCK // (2 * draws.num_samples * examples.num_outputs)))
-    probs = jnp.array([(1 - level) / 2, (1 + level) / 2])
+    probs = jnp.array([(1 - level) / 2, (1 + level) / 2], dtype=float)
     ends = _interval(enn, examples.x, examples.length, probs, draws, numeric, batch_size)
-    ends = check_result("interval", ends, draws)
+    wrong = jnp.any(jnp.isnan(ends))
+    ends = require(ends, wrong, "`enn` must output targets whose intervals can be told in this precision; got others.")
     return Interval(ends[:, 0], ends[:, 1], level)

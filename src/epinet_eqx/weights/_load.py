@@ -28,6 +28,7 @@ _Layer: TypeAlias = ImageConv | BatchNorm | Linear
 
 # `torch.nn.DataParallel` puts this before every name.
 _WRAPPER = "module."
+_COUNT = ".num_batches_tracked"
 # Stands for the number of batches behind the running values where a file does not state it.
 _MANY = 2**30
 
@@ -110,8 +111,12 @@ def _problems(shapes: dict[str, tuple[int, ...]], tensors: dict[str, Array]) -> 
     for name in [name for name in shapes if name in tensors]:
         if tensors[name].shape != shapes[name]:
             phrases.append(f"{name} has shape {tensors[name].shape} instead of {shapes[name]}")
+        elif not jnp.issubdtype(tensors[name].dtype, jnp.floating):
+            phrases.append(f"{name} is {tensors[name].dtype}, not floating-point numbers")
         elif not bool(jnp.all(jnp.isfinite(tensors[name]))):
             phrases.append(f"{name} is not finite")
+        elif name.endswith(".running_var") and bool(jnp.any(tensors[name] < 0)):
+            phrases.append(f"{name} is negative")
     return phrases
 
 
@@ -135,7 +140,7 @@ def load_safetensors_weights(
     norms = {name: layer for name, layer in layers.items() if isinstance(layer, BatchNorm)}
     parameters = _parameters(network, naming)
     tensors = _read(path)
-    counts = {name: tensors.pop(name) for name in list(tensors) if name.endswith(".num_batches_tracked")}
+    counts = {name: tensors.pop(name) for name in list(tensors) if name.endswith(_COUNT)}
     for name in [f"{name}.weight" for name, layer in layers.items() if isinstance(layer, Linear)]:
         # The last layer of some networks is a 1x1 convolution.
         if name in tensors and tensors[name].shape[2:] == (1, 1):
@@ -145,6 +150,11 @@ def load_safetensors_weights(
         f"{name}.running_{moment}": norm.bias.shape for name, norm in norms.items() for moment in ("mean", "var")
     }
     problems = _problems(shapes, tensors)
+    for name, count in counts.items():
+        if name.removesuffix(_COUNT) not in norms:
+            problems.append(f"extra {name}")
+        elif count.shape != () or not jnp.issubdtype(count.dtype, jnp.integer) or count < 0:
+            problems.append(f"{name} is no count")
     if problems:
         raise ValueError(
             f"`path` must hold the weights of this network by {naming} names; {os.fspath(path)!r} differs: "
@@ -159,7 +169,7 @@ def load_safetensors_weights(
     state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), state)
     for name, norm in norms.items():
         mean, var = tensors[f"{name}.running_mean"], tensors[f"{name}.running_var"]
-        count = jnp.minimum(counts.get(f"{name}.num_batches_tracked", _MANY), _MANY)
+        count = jnp.minimum(counts.get(f"{name}{_COUNT}", _MANY), _MANY)
         like = state.get(norm.statistics)
         value = Statistics(mean.astype(like.mean.dtype), var.astype(like.var.dtype), count.astype(like.count.dtype))
         state = state.set(norm.statistics, value)

