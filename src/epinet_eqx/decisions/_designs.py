@@ -131,9 +131,9 @@ class _Ascent(NamedTuple):
     best: Maximum
 
 
-def _check_bounds(bounds: Float[ArrayLike, "2 dims"]) -> Float[Array, "2 dims"]:
+def _check_bounds(given: Float[ArrayLike, "2 dims"]) -> Float[Array, "2 dims"]:
     """Return the bounds of a box, which must not be empty."""
-    bounds = as_real_array("bounds", bounds).astype(float)
+    bounds = as_real_array("bounds", given).astype(float)
     if bounds.ndim != 2 or bounds.shape[0] != 2 or bounds.shape[1] == 0:
         raise ValueError(
             f"`bounds` must hold two rows, the lowest and the highest of each dimension; got shape {bounds.shape}."
@@ -223,9 +223,9 @@ def maximize(
         check_positive(name, size)
     if num_starts > num_candidates:
         raise ValueError(f"`num_starts` must be at most `num_candidates`, {num_candidates}; got {num_starts}.")
-    bounds = _check_bounds(bounds)
+    box = _check_bounds(bounds)
     rate = check_scalar("learning_rate", jnp.asarray(learning_rate, dtype=float), minimum=0.0)
-    _check_value(function, bounds[0])
+    _check_value(function, box[0])
     (candidate_key,) = named_keys(key, "candidates")
-    found = _maximize(function, bounds, (num_candidates, num_starts, num_steps), rate, candidate_key)
+    found = _maximize(function, box, (num_candidates, num_starts, num_steps), rate, candidate_key)
     return check_finite("function(x)", found)
