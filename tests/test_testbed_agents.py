@@ -82,6 +82,14 @@ def test_decay_is_the_testbeds(name, decay):
     np.testing.assert_allclose(AGENTS[name].loss(knowledge()).penalty.scale, decay, rtol=1e-5)
 
 
+def test_the_sweep_of_sgmcmc_doubles_the_prior_variance_for_many_inputs():
+    swept = dataclasses.replace(AGENTS["sgmcmc"], adaptive_prior_variance=True)
+    for input_dim, factor in ((10, 1.0), (100, 0.5)):
+        known = knowledge(input_dim)
+        ratio = swept.loss(known).penalty.scale / AGENTS["sgmcmc"].loss(known).penalty.scale
+        np.testing.assert_allclose(ratio, factor, rtol=1e-6)
+
+
 def test_divergence_of_bbb_is_scaled_as_in_the_testbed(getkey):
     loss = AGENTS["bbb"].loss(knowledge())
     np.testing.assert_allclose(loss.penalty.coefficient, 0.1 * 10 / 1000, rtol=1e-5)

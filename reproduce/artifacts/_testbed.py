@@ -30,11 +30,6 @@ def labels_of(rows: Rows, agent: str) -> list[str]:
     return values_of(where(rows, agent=agent), "label")
 
 
-def as_one(rows: Rows, agent: str) -> Rows:
-    """Return the rows with one label for all variants of an agent: those that stand for it on different problems."""
-    return [{**row, "label": agent} if row["agent"] == agent else row for row in rows]
-
-
 def mean_of(rows: Rows, label: str, metric: str) -> Measurement:
     """Return an agent's mean of a metric over problems."""
     return PROBLEMS.mean(where(rows, label=label), metric)

@@ -39,6 +39,7 @@ from .agents import AGENTS as AGENTS
 from .agents import AbstractAgent as AbstractAgent
 from .agents import AbstractSGDAgent as AbstractSGDAgent
 from .agents import Agent as Agent
+from .agents import BayesAgent as BayesAgent
 from .agents import BBBAgent as BBBAgent
 from .agents import DropoutAgent as DropoutAgent
 from .agents import EnsembleAgent as EnsembleAgent

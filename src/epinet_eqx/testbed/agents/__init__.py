@@ -3,6 +3,7 @@
 from ._agent import AbstractAgent as AbstractAgent
 from ._agent import Agent as Agent
 from ._agent import train_agent as train_agent
+from ._bayes import BayesAgent as BayesAgent
 from ._bbb import BBBAgent as BBBAgent
 from ._dropout import DropoutAgent as DropoutAgent
 from ._ensemble import EnsembleAgent as EnsembleAgent

@@ -1,0 +1,63 @@
+"""Configuration of the testbed's limit: the posterior of the generative model itself."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+COVERED = tuple(range(1, 11))
+"""Problems whose posterior has been sampled: two inputs, two examples, temperatures 0.01 and 0.1."""
+
+FEW_EXAMPLES = 20
+"""Up to so many, there are twice as many chains: the posterior is nearly the prior, and a run starts from its draws."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimum:
+    """The posterior of one problem, sampled twice.
+
+    Attributes:
+        problem: number of the problem, from 1 to 180.
+        num_chains: number of chains of each run.
+        num_samples: samples of each chain.
+        thin: moves between samples.
+        num_batches: number of pairs of anchors that the divergence is averaged over.
+    """
+
+    problem: int
+    num_chains: int
+    num_samples: int
+    thin: int
+    num_batches: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """The posterior on problems.
+
+    Attributes:
+        problems: numbers of the problems.
+        num_chains: number of chains of each run.
+        num_samples: samples of each chain.
+        num_batches: as in `Optimum`.
+    """
+
+    problems: tuple[int, ...] = COVERED
+    num_chains: int = 64
+    num_samples: int = 16
+    num_batches: int = 1000
+
+    def units(self) -> Mapping[str, Optimum]:
+        """Return one run per problem."""
+        return {f"bayes-{problem:03d}": self._of(problem) for problem in self.problems}
+
+    def _of(self, problem: int) -> Optimum:
+        """Return the run on one problem."""
+        block, rest = divmod(problem - 1, 60)
+        num_train = (2, 10, 100)[block] * (1, 10, 100, 1000)[rest // 15]
+        share = 2 if num_train <= FEW_EXAMPLES else 1
+        return Optimum(
+            problem=problem,
+            num_chains=share * self.num_chains,
+            num_samples=self.num_samples // share,
+            thin=2 * share,
+            num_batches=self.num_batches,
+        )
