@@ -17,7 +17,7 @@ from ...bayes import Ensemble
 from ...losses import Batch
 from .._problem import GenerativeModel, PriorKnowledge, Problem
 from ._agent import AbstractAgent, check_group
-from ._tempering import Tempered, TemperingPlan, tempered_hmc
+from ._tempering import TemperedSamples, TemperingPlan, tempered_hmc
 
 # The prior's weights end at two standard deviations of the normal distribution that is truncated.
 _BOUND = 2.0
@@ -66,7 +66,7 @@ class BayesAgent(AbstractAgent):
         """Return samples of the posteriors as stacked ensembles."""
         return self.sample(problems, keys=keys)[0]
 
-    def sample(self, problems: Problem, *, keys: Key[Array, " problems"]) -> tuple[Ensemble, Tempered]:
+    def sample(self, problems: Problem, *, keys: Key[Array, " problems"]) -> tuple[Ensemble, TemperedSamples]:
         """Return samples of the posteriors as stacked ensembles, and what is known of the sampling."""
         check_group(self, problems)
         size = int(problems.knowledge.num_train[0])
@@ -105,11 +105,11 @@ def _scaled(template: GenerativeModel, position: Float[Array, " parameters"]) ->
 @eqx.filter_jit
 def _sample(
     plan: TemperingPlan, data: Batch, knowledge: PriorKnowledge, keys: Key[Array, " problems"]
-) -> tuple[Ensemble, Tempered]:
+) -> tuple[Ensemble, TemperedSamples]:
     """Sample the posteriors of problems of one shape, one after the other: their chains are work enough."""
     arrays, rest = eqx.partition((data, knowledge), eqx.is_array)
 
-    def member(args: tuple[Any, PRNGKeyArray]) -> tuple[Any, Tempered]:
+    def member(args: tuple[Any, PRNGKeyArray]) -> tuple[Any, TemperedSamples]:
         data, known = eqx.combine(args[0], rest)
         template = _template(known, args[1])
         widths = [jnp.full(leaf.size, jnp.inf if leaf.ndim == 1 else _BOUND) for leaf in _drawn(template)]

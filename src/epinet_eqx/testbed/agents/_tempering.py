@@ -48,7 +48,7 @@ class TemperingPlan:
     chunk: int
 
 
-class Tempered(NamedTuple):
+class TemperedSamples(NamedTuple):
     """What a run returns.
 
     Attributes:
@@ -99,7 +99,7 @@ def tempered_hmc(
     plan: TemperingPlan,
     *,
     key: PRNGKeyArray,
-) -> Tempered:
+) -> TemperedSamples:
     r"""Sample from $\pi(\theta) L(\theta)$, where $\pi$ is standard normal, truncated at plus and minus the bounds.
 
     Sequential Monte Carlo: particles drawn from the prior go through $\pi L^\beta$ with $\beta$ from 0 to 1. Each stage
@@ -200,7 +200,7 @@ def tempered_hmc(
     walk, (positions, values, accepted) = jax.lax.scan(sample, walk, jr.split(sample_key, plan.num_samples))
     # If the last temperature was not reached, these are not samples of the posterior.
     is_posterior = last.power >= 1
-    return Tempered(
+    return TemperedSamples(
         positions=jnp.where(is_posterior, jnp.swapaxes(positions, 0, 1), jnp.nan),
         log_likelihoods=values.T,
         acceptance=jnp.mean(accepted),
