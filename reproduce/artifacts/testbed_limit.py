@@ -61,8 +61,8 @@ ARTIFACT = Artifact(
     data="Neural Testbed, two inputs and two examples",
     caption=(
         "Joint divergence over that of the posterior of the true model, means over the problems of a setting: "
-        "$lambda$ examples per input dimension, labels of temperature $rho$. Agents near the optimum, as the claims have "
-        "it, are framed. Only problems with the fewest examples have been sampled so far; those whose chains disagree "
+        "$lambda$ examples per input dimension, labels of temperature $rho$. Agents near the optimum, as the claims "
+        "have it, are framed. Only problems with the fewest examples have been sampled so far; those whose chains disagree "
         "are left out."
     ),
     tolerances={
