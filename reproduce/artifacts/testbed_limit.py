@@ -62,8 +62,8 @@ ARTIFACT = Artifact(
     caption=(
         "Joint divergence over that of the posterior of the true model, means over the problems of a setting: "
         "$lambda$ examples per input dimension, labels of temperature $rho$. Agents near the optimum, as the claims "
-        "have it, are framed. Only problems with the fewest examples have been sampled so far; those whose chains disagree "
-        "are left out."
+        "have it, are framed. Only problems with the fewest examples have been sampled so far; those whose chains "
+        "disagree are left out."
     ),
     tolerances={
         **{name: Tolerance(absolute=0.03, relative=0.15) for name in ("joint", "first_joint", "second_joint")},
