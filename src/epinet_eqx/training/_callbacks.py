@@ -51,16 +51,20 @@ class _FunctionCallback(AbstractCallback):
 Callback: TypeAlias = AbstractCallback | Callable[[int, Mapping[str, float]], Any]
 
 
-def as_callbacks(callbacks: Callback | Sequence[Callback]) -> tuple[AbstractCallback, ...]:
+def check_callbacks(callbacks: Callback | Sequence[Callback]) -> tuple[AbstractCallback, ...]:
     """Return callbacks, of which functions `(step, metrics)` and a single one may be given too."""
-    several = callbacks if isinstance(callbacks, Sequence) else (callbacks,)
-    for number, callback in enumerate(several):
-        if not (isinstance(callback, AbstractCallback) or callable(callback)):
+    found: list[AbstractCallback] = []
+    for number, callback in enumerate(callbacks if isinstance(callbacks, Sequence) else (callbacks,)):
+        if isinstance(callback, AbstractCallback):
+            found.append(callback)
+        elif callable(callback):
+            found.append(_FunctionCallback(callback))
+        else:
             raise ValueError(
                 f"`callbacks[{number}]` must be a callback, such as `CsvMetrics(path)`, or a function of the step and "
                 f"the metrics; got {type(callback).__name__}."
             )
-    return tuple(own if isinstance(own, AbstractCallback) else _FunctionCallback(own) for own in several)
+    return tuple(found)
 
 
 def _require(package: str, user: str) -> Any:

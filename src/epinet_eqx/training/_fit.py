@@ -19,7 +19,7 @@ from ..data import Loader
 from ..indices import AbstractIndex
 from ..losses import AbstractLoss, Batch, mean_data_loss
 from ._batches import AbstractBatches, UniformBatches
-from ._callbacks import Callback, as_callbacks
+from ._callbacks import Callback, check_callbacks
 from ._checkpoints import Checkpoints
 from ._driver import Advance, Block, Saving, Schedule, drive
 from ._evaluate import make_evaluation
@@ -261,7 +261,7 @@ def fit(
     """
     check_key("key", key)
     train_key, validation_key = named_keys(key, "train", "validation")
-    stream, callbacks = as_stream(data), as_callbacks(callbacks)
+    stream, callbacks = as_stream(data), check_callbacks(callbacks)
     if isinstance(checkpoints, str | os.PathLike):
         checkpoints = Checkpoints(checkpoints)
     if patience is not None and checkpoints is not None:
@@ -395,6 +395,6 @@ def train(
         checkpoints=checkpoints,
         allow_changes=allow_changes,
         evaluate=evaluate,
-        callbacks=as_callbacks(callbacks),
+        callbacks=check_callbacks(callbacks),
         progress=progress,
     )
