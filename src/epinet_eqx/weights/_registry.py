@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from http.client import HTTPException
 from typing import Any, Literal, NamedTuple
 
 from .._files import atomic_file, sha256_of
@@ -100,6 +99,8 @@ def fetch_archive(package: Package, folder: str | os.PathLike[str] | None = None
         package: the archive.
         folder: where archives are kept; by default `~/.cache/epinet_eqx`.
     """
+    from http.client import HTTPException
+
     root = pathlib.Path.home() / ".cache" / "epinet_eqx" if folder is None else pathlib.Path(folder)
     path = root / package.file
     if path.is_file() and sha256_of(path) == package.sha256:
