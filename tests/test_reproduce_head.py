@@ -10,7 +10,7 @@ from reproduce.registry import REGISTRY
 
 pytestmark = pytest.mark.once
 
-ARTIFACTS = ("testbed_head", "testbed_mean")
+ARTIFACTS = ("testbed_head", "testbed_mean", "testbed_near")
 
 
 @pytest.fixture(scope="module")
