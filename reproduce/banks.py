@@ -19,6 +19,8 @@ import itertools
 import json
 import pathlib
 import sys
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -69,12 +71,41 @@ def imagenet_splits(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
     return splits
 
 
+def read_images(file: pathlib.Path, *, num_classes: int | None = None) -> tuple[list[bytes], np.ndarray]:
+    """Return the encoded images of a file, and their labels.
+
+    Args:
+        file: arrays `data`, `offsets` and `labels`.
+        num_classes: how many classes there must be an image of; None for any number.
+    """
+    try:
+        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as content:
+            data, offsets, labels = content["data"].tobytes(), content["offsets"], content["labels"]
+    except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{str(file)!r} must hold the arrays data, offsets and labels; got: {error}.") from error
+    if len(offsets) != len(labels) + 1 or offsets[0] != 0 or offsets[-1] != len(data) or np.any(np.diff(offsets) <= 0):
+        raise ValueError(
+            f"{str(file)!r} must have increasing `offsets` from 0 to the size of `data`, one more than `labels`; got "
+            f"{len(offsets)} for {len(labels)} labels and {len(data)} bytes."
+        )
+    missing = np.setdiff1d(np.arange(num_classes or 0), labels)
+    if len(missing):
+        raise ValueError(
+            f"{str(file)!r} must hold an image of each of {num_classes} classes; {len(missing)} are missing, the first "
+            f"is {missing[0]}."
+        )
+    return [data[start:stop] for start, stop in itertools.pairwise(offsets)], labels
+
+
 def decode(encoded: bytes) -> np.ndarray:
     """Return an image as bytes, channels first; grayscale and CMYK become RGB, others than 224 x 224 are cropped."""
     from PIL import Image
 
-    with Image.open(io.BytesIO(encoded)) as opened:
-        image = opened.convert("RGB")
+    try:
+        with Image.open(io.BytesIO(encoded)) as opened:
+            image = opened.convert("RGB")
+    except OSError as error:
+        raise ValueError(f"An image must be one that Pillow reads; got {len(encoded)} other bytes.") from error
     if image.size != (224, 224):
         scale = 256 / min(image.size)
         image = image.resize([round(scale * size) for size in image.size], Image.Resampling.BICUBIC)
@@ -95,10 +126,9 @@ def decoded_batches(
     """
     encoded, labels = [], []
     for file in files:
-        with np.load(file, allow_pickle=False) as content:
-            data, offsets = content["data"].tobytes(), content["offsets"]
-            encoded += [data[start:stop] for start, stop in itertools.pairwise(offsets)]
-            labels.append(content["labels"])
+        own, y = read_images(file)
+        encoded += own
+        labels.append(y)
     y = np.concatenate(labels)[:count]
     if chosen is not None:
         y, encoded = y[chosen], [encoded[number] for number in chosen]
@@ -200,6 +230,8 @@ def _begun(target: pathlib.Path) -> dict[str, Any]:
 
 def make_imagenet(images: pathlib.Path, work: pathlib.Path, target: pathlib.Path) -> None:
     """Write the bank of each network; one that cannot be had is named, and the others go on."""
+    for file in itertools.chain(*imagenet_splits(images).values()):
+        read_images(file, num_classes=1000)
     target.mkdir(parents=True, exist_ok=True)
     index = _begun(target)
     for name in PRETRAINED:

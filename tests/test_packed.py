@@ -13,7 +13,7 @@ from epinet_eqx.data._arrays import check_stretch
 from epinet_eqx.epinet import attach
 from epinet_eqx.losses import CrossEntropy
 from epinet_eqx.training import fit
-from reproduce.banks import BANKS, MAX_CHANGE, decode, decoded_batches, open_shipped, read_index
+from reproduce.banks import BANKS, MAX_CHANGE, decode, decoded_batches, make_imagenet, open_shipped, read_index
 
 pytestmark = pytest.mark.once
 
@@ -247,6 +247,43 @@ def test_images_of_every_mode_become_rgb(mode):
     stream = io.BytesIO()
     image.new(mode, (300, 280)).save(stream, "JPEG")
     assert decode(stream.getvalue()).shape == (3, 224, 224)
+
+
+def test_damaged_images_are_refused():
+    with pytest.raises(ValueError, match="must be one that Pillow reads; got 4 other bytes"):
+        decode(b"RIFF")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("absent", r"must hold val_\*.npz and train_like.npz; \['train'\] are missing"),
+        ("class", "must hold an image of each of 1000 classes; 1 are missing, the first is 7"),
+        ("array", "must hold the arrays data, offsets and labels"),
+        (
+            "offsets",
+            "must have increasing `offsets` from 0 to the size of `data`, one more than `labels`; got 1001 for",
+        ),
+        ("cut", "must hold the arrays data, offsets and labels; got"),
+    ],
+)
+def test_damaged_folders_of_images_are_refused(tmp_path, damage, message):
+    arrays = {"data": np.zeros(1000, np.uint8), "offsets": np.arange(1001), "labels": np.arange(1000)}
+    np.savez(tmp_path / "val_0.npz", **arrays)
+    if damage == "class":
+        arrays["labels"] = np.where(arrays["labels"] == 7, 8, arrays["labels"])
+    if damage == "array":
+        del arrays["labels"]
+    if damage == "offsets":
+        arrays["offsets"] = arrays["offsets"] + 1
+    path = tmp_path / "train_like.npz"
+    if damage != "absent":
+        np.savez(path, **arrays)
+    if damage == "cut":
+        path.write_bytes(path.read_bytes()[:3000])
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        make_imagenet(tmp_path, tmp_path, tmp_path / "bank")
+    assert not (tmp_path / "bank").exists()
 
 
 SHIPPED = [

@@ -152,7 +152,7 @@ ARTIFACT = _imagenet.bank_artifact(
     caption=(
         "The epinet on the largest network of the bank, the paper's smallest, judged on two of the folds at the "
         "temperature of training. Dotted lines mark the default values. The convolutional prior reads pixels, of "
-        "which a bank of outputs has none."
+        "which a bank of outputs has none; `rep_conv` measures it where the images are at hand."
     ),
     claims=_claims(_DEFAULT, _imagenet.NOT_AT_HAND, _imagenet.PER_BLOCK),
 )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .banked import Folds, StoredEpinet
+from .images import ConvRecipe
 
 NETWORKS = (
     "resnet50",
@@ -184,6 +185,46 @@ class BankStudy:
         return {
             unit: BankPart(bank=self.bank, part=part, networks=networks) for unit, (part, networks) in wanted.items()
         }
+
+
+_CONV = ConvRecipe(channels=(4, 8, 8), kernels=(10, 10, 3), strides=(5, 5, 2))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvRun:
+    """Epinets with both of the paper's priors, the one that reads pixels at several scales.
+
+    Attributes:
+        network: the network.
+        folds: the folds, those of the bank.
+        recipe: the epinet; its dimension of the index is the number of conv nets.
+        conv: these conv nets.
+        scales: of the conv prior.
+        num_samples: number of indices M.
+        num_folds: how many of the folds are judged.
+    """
+
+    network: str = NETWORKS[0]
+    folds: Folds = _FOLDS
+    recipe: StoredEpinet = _RECIPE
+    conv: ConvRecipe = _CONV
+    scales: tuple[float, ...] = (0.0, 0.3, 1.0, 5.0)
+    num_samples: int = _ABLATION.num_samples
+    num_folds: int = _ABLATION.num_folds
+
+
+_CONV_RUN = ConvRun()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvScales:
+    """The row of Figure 14 that needs pixels."""
+
+    run: ConvRun = _CONV_RUN
+
+    def units(self) -> Mapping[str, ConvRun]:
+        """Return the only run: what the conv nets say of the images is computed once."""
+        return {"conv": self.run}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from epinet_eqx import AbstractENN, Draws, named_keys
+from epinet_eqx.combinators import Prior
 from epinet_eqx.data import PackedBank, stored_base
 from epinet_eqx.epinet import Epinet, attach
 from epinet_eqx.indices import ParticleIndex
@@ -110,12 +111,13 @@ def _optimizer(learning_rate: float, num_steps: int) -> optax.GradientTransforma
     return optax.sgd(optax.cosine_decay_schedule(learning_rate, num_steps), momentum=0.9, nesterov=True)
 
 
-def build_epinet(example: Any, recipe: StoredEpinet, *, key: PRNGKeyArray) -> Epinet:
+def build_epinet(example: Any, recipe: StoredEpinet, *, priors: tuple[Prior, ...] = (), key: PRNGKeyArray) -> Epinet:
     """Return an untrained epinet on stored outputs.
 
     Args:
         example: one input, logits and features.
         recipe: the epinet.
+        priors: priors beside the matched one.
         key: random key.
     """
     return attach(
@@ -123,16 +125,17 @@ def build_epinet(example: Any, recipe: StoredEpinet, *, key: PRNGKeyArray) -> Ep
         index_dim=recipe.index_dim,
         hidden=recipe.hidden,
         prior_scale=jnp.asarray(recipe.prior_scale),
+        priors=priors,
         example=example,
         key=key,
     )
 
 
-def train_epinet(data: Batch, recipe: StoredEpinet, *, key: PRNGKeyArray) -> Epinet:
+def train_epinet(data: Batch, recipe: StoredEpinet, *, priors: tuple[Prior, ...] = (), key: PRNGKeyArray) -> Epinet:
     """Return an epinet that is trained on stored outputs, already `cooled` by the recipe's temperature."""
     build_key, fit_key = named_keys(key, "build", "fit")
     example = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), data.x)
-    enn = build_epinet(example, recipe, key=build_key)
+    enn = build_epinet(example, recipe, priors=priors, key=build_key)
     if recipe.num_steps == 0:
         return enn
     trained = fit(
