@@ -31,9 +31,9 @@ ARTIFACT = Artifact(
     exact=True,
     tolerances=LOSSES,
     caption=(
-        "The epinet on ResNet-50 with both of the paper's priors, the matched one at scale 1. Folds, training and "
-        "indices are those of Figure 14 at tier laptop, which is the point at scale 0. The dotted line marks the "
-        "paper's scale. Bars: standard errors over blocks of images."
+        "The epinet on the network of Figure 14 with both of the paper's priors, the matched one at the paper's scale. "
+        "Folds, training and indices are those of Figure 14 at tier laptop, whose default is the point without the "
+        "convolutional prior. The dotted line marks the paper's scale. Bars: standard errors over blocks of images."
     ),
     place="Appendix G.5, Figure 14",
     claims=(
