@@ -294,7 +294,7 @@ def test_bad_pools_are_named(table, getkey, as_user):
         balanced_start(jnp.array([0, 2, 2]), 3, 1, key=getkey())
     with pytest.raises(ValueError, match="`y` must hold one target per example of `x`"):
         joint_loss_scores(table, jnp.arange(4), Draws.all(table.index), y=jnp.zeros(3, int))
-    with pytest.raises(ValueError, match="`enn` must have at least two classes"):
+    with pytest.raises(ValueError, match="`enn` must have at least 2 outputs"):
         one = Table(jnp.zeros((2, 4, 1)))
         margin_scores(one, jnp.arange(4), Draws.all(one.index))
     with pytest.raises(ValueError, match="`outcomes` must have shape .samples, candidates."):
