@@ -19,7 +19,6 @@ import hooks  # noqa: E402
 import make_pictures  # noqa: E402
 import run_pages  # noqa: E402
 
-from reproduce.paths import REFERENCE  # noqa: E402
 from reproduce.registry import REGISTRY  # noqa: E402
 
 pytestmark = pytest.mark.once
