@@ -101,9 +101,9 @@ ARTIFACT = Artifact(
     data="Neural Testbed",
     caption=(
         "Log-likelihood that joint predictions of two inputs, one label each, gain over the product of their "
-        "marginals, from unrelated inputs to one input twice. Filled: agents as they are; white: their mean "
-        "predictions through the Pitman-Yor head with a field over inputs, its two numbers chosen on problems with "
-        "other seeds. Right, at correlations of 0.5 to 0.99, over the number of examples per dimension."
+        "marginals, from unrelated inputs to equal ones. Filled: agents as they are; white: their mean "
+        "predictions through the Pitman-Yor head with a field over inputs, whose share and length scale were chosen "
+        "on problems with other seeds. Right, for correlated inputs, over the number of examples per dimension."
     ),
     tolerances={
         "marginal": Tolerance(absolute=0.02, relative=0.1),
