@@ -156,3 +156,14 @@ def test_poisson_probabilities_of_large_counts(rate):
     # The rate and the counts as single precision has them.
     expected = stats.poisson.cdf(counts.astype(np.float32).astype(float), float(np.exp(jnp.asarray(output))))
     np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("rate", [0.05, 3.0, 40.0, 1e4, 1e6])
+def test_poisson_log_probabilities_of_large_counts(rate):
+    """In single precision the plain sum of its three terms is off by one nat at a million."""
+    counts = np.unique(np.rint(np.maximum(rate + np.linspace(-4, 4, 9) * np.sqrt(rate), 0)))
+    counts = np.append(counts, [0.0, 1.0, 29.0, 30.0])
+    output = np.float32(np.log(rate))
+    found = [Poisson().log_prob(jnp.asarray([output]), jnp.asarray([count], dtype=float)) for count in counts]
+    expected = stats.poisson.logpmf(counts, np.exp(np.float64(output)))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=5e-3)

@@ -309,7 +309,14 @@ class Poisson(AbstractNumeric, AbstractFisher):
     def log_prob(self, output: Float[Array, " classes"], y: Shaped[Array, "..."]) -> Float[Array, ""]:
         """Return the log-probability of the vector `y` of counts."""
         counts = y.astype(output.dtype)
-        return jnp.sum(counts * output - jnp.exp(output) - jax.scipy.special.gammaln(counts + 1))
+        some = jnp.maximum(counts, 1)
+        # Rate and factorial nearly cancel: at a count of a million the plain sum is off by one in single precision. The
+        # deviance from the rate, and what the factorial has beyond y log y - y (Stirling), are small by themselves.
+        log_ratio = output - jnp.log(some)
+        deviance = some * (jnp.expm1(log_ratio) - log_ratio)
+        few = jax.scipy.special.gammaln(some + 1) - some * jnp.log(some) + some
+        many = jnp.log(2 * jnp.pi * some) / 2 + 1 / (12 * some)
+        return jnp.sum(jnp.where(counts == 0, -jnp.exp(output), -deviance - jnp.where(some < 30, few, many)))
 
     def mean(self, output: Float[Array, " classes"]) -> Float[Array, " targets"]:
         """Return the rates."""
