@@ -90,15 +90,17 @@ def _evaluate(
         input_key, label_key, index_key = named_keys(args[1], "inputs", "labels", "indices")
 
         def at(correlation: float) -> Array:
-            x = draw_clusters(known.input_dim, correlation, config.num_clusters, config.cluster_size, key=input_key)
+            # The same draws at each correlation and for each way, so that differences between them have less noise.
+            own_key = jr.clone(input_key)
+            x = draw_clusters(known.input_dim, correlation, config.num_clusters, config.cluster_size, key=own_key)
             flat = x.reshape(-1, known.input_dim)
             shape = (config.num_clusters, config.cluster_size)
             truth = jax.nn.log_softmax(jax.vmap(truth_of)(flat))
-            y = jr.categorical(label_key, truth)
+            y = jr.categorical(jr.clone(label_key), truth)
             true = jnp.take_along_axis(truth, y[:, None], axis=1).reshape(shape)
 
             def score(enn: AbstractENN, x: Any) -> tuple[Array, Array]:
-                log_p = index_log_probs(enn, x, config.num_samples, key=index_key)
+                log_p = index_log_probs(enn, x, config.num_samples, key=jr.clone(index_key))
                 return divergences(log_p.reshape(-1, *shape, 2), y.reshape(shape), true), log_p
 
             own, log_p = score(enn, flat)
