@@ -3,6 +3,7 @@
 Each library is tried with its real package; a file is loaded by a process that starts from another initialization.
 """
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -25,6 +26,7 @@ LINES = {
         from epinet_eqx.networks import Tapped
         model = eqx.nn.MLP(4, 3, 8, 2, key=key)
         enn = epi.attach(Tapped(model, lambda model: model.layers[-1]), example=x, index_dim=5, key=key)
+        own = lambda x: model(x)
         """,
     "equinox with running statistics": """
         class Net(eqx.Module):
@@ -50,6 +52,38 @@ LINES = {
         )
         model = eqx.nn.inference_mode(model)
         enn = epi.attach(lambda p, x: p[0](x, p[1])[0], params=(model, state), example=x, index_dim=5, key=key)
+        own = lambda x: model(x, state)[0]
+        """,
+    "equinox with running statistics, tapped": """
+        from epinet_eqx.networks import Tapped
+
+        class Net(eqx.Module):
+            first: eqx.nn.Linear
+            norm: eqx.nn.BatchNorm
+            last: eqx.nn.Linear
+
+            def __init__(self, key):
+                self.first, self.last = eqx.nn.Linear(4, 8, key=key), eqx.nn.Linear(8, 3, key=jr.fold_in(key, 1))
+                self.norm = eqx.nn.BatchNorm(8, axis_name="batch", mode="ema")
+
+            def __call__(self, x, state):
+                x, state = self.norm(self.first(x), state)
+                return self.last(jax.nn.relu(x)), state
+
+        class Fixed(eqx.Module):
+            model: Net
+            state: eqx.nn.State
+
+            def __call__(self, x):
+                return self.model(x, self.state)[0]
+
+        model, state = eqx.nn.make_with_state(Net)(key)
+        _, state = jax.vmap(model, axis_name="batch", in_axes=(0, None), out_axes=(0, None))(
+            jr.normal(key, (16, 4)), state
+        )
+        fixed = Fixed(eqx.nn.inference_mode(model), state)
+        enn = epi.attach(Tapped(fixed, lambda fixed: fixed.model.last), example=x, index_dim=5, key=key)
+        own = lambda x: fixed(x)
         """,
     "flax linen": """
         import flax.linen as nn
@@ -62,6 +96,7 @@ LINES = {
 
         model = Net()
         enn = epi.attach(model.apply, params=model.init(key, x), example=x, index_dim=5, key=key)
+        own = lambda x, params=model.init(key, x): model.apply(params, x)
         """,
     "flax nnx": """
         from flax import nnx
@@ -74,9 +109,11 @@ LINES = {
                 x = nnx.relu(self.first(x))
                 return self.last(x), x
 
-        graph, params = nnx.split(Net(nnx.Rngs(key)))
+        model = Net(nnx.Rngs(key))
+        graph, params = nnx.split(model)
         params = nnx.to_pure_dict(params)
         enn = epi.attach(lambda p, x: nnx.call((graph, p))(x)[0], params=params, example=x, index_dim=5, key=key)
+        own = lambda x: model(x)
         """,
     "haiku": """
         import haiku as hk
@@ -87,6 +124,7 @@ LINES = {
 
         model = hk.without_apply_rng(hk.transform(net))
         enn = epi.attach(model.apply, params=model.init(key, x), example=x, index_dim=5, key=key)
+        own = lambda x, params=model.init(key, x): model.apply(params, x)
         """,
     "equimo": """
         from epinet_eqx.networks import Tapped
@@ -95,6 +133,7 @@ LINES = {
         model, x = VisionTransformer(**shape, num_classes=3, key=key), jnp.linspace(-1.0, 1.0, 192).reshape(3, 8, 8)
         model = eqx.nn.inference_mode(model)
         enn = epi.attach(Tapped(model, lambda model: model.head), example=x, index_dim=5, key=key)
+        own = lambda x: model(x)
         """,
     "keras": """
         import os
@@ -109,6 +148,7 @@ LINES = {
         params = [[jnp.asarray(variable.value) for variable in part] for part in parts]
         batched = lambda p, x: model.stateless_call(*p, x, training=False)[0]
         enn = epi.attach(per_example(batched), params=params, example=x, index_dim=5, key=key)
+        own = lambda x: batched(params, x[None])
         """,
     "torchax": """
         import torch
@@ -128,12 +168,14 @@ LINES = {
         torch.manual_seed(int(sys.argv[2]))
         params, batched = torchax.extract_jax(Net().eval())
         enn = epi.attach(per_example(lambda p, x: batched(p, (x,))), params=params, example=x, index_dim=5, key=key)
+        own = lambda x: batched(params, (x[None],))
         """,
     "function of a batch": """
         from epinet_eqx.networks import per_example
         weight = jr.normal(key, (3, 4))
         batched = lambda weight, x: (x @ weight.T, jnp.tanh(x))
         enn = epi.attach(per_example(batched), params=weight, example=x, index_dim=5, key=key)
+        own = lambda x: batched(weight, x[None])
         """,
 }
 HEADER = """
@@ -152,6 +194,17 @@ xs, y = jr.normal(jr.fold_in(key, 2), (6, *x.shape)), jnp.arange(6) % 3
 enn = epi.fit(enn, (xs, y), CrossEntropy(), num_steps=2, batch_size=6, progress=False, key=jr.fold_in(key, 3)).enn
 epi.save(sys.argv[1] + '.safetensors', enn); np.save(sys.argv[1], enn(x, jnp.ones(5)))
 """
+# The ENN costs what its base costs, called as its own library calls it, and what an epinet on a stored output costs.
+COUNTER = """
+import json
+from epinet_eqx.networks import FunctionNetwork
+count = lambda function: jax.jit(function).lower(x).cost_analysis()["flops"]
+output, features = jax.tree.map(np.asarray, enn.base.content.with_features(x))
+stored = eqx.tree_at(lambda enn: enn.base, enn, FunctionNetwork(lambda x: (output, features)))
+counts = {"enn": count(lambda x: enn(x, jnp.ones(5))), "own": count(lambda x: own(x))}
+counts["epinet"] = count(lambda x: stored(x, jnp.ones(5)))
+print(json.dumps(counts))
+"""
 READER = """
 other = np.asarray(enn(x, jnp.ones(5)))
 found = np.asarray(epi.load(sys.argv[1] + '.safetensors', enn)(x, jnp.ones(5)))
@@ -161,10 +214,11 @@ assert not np.array_equal(other, wanted)
 """
 
 
-def run(code: str, *arguments: str) -> None:
-    """Run a program in a process of its own."""
+def run(code: str, *arguments: str) -> str:
+    """Run a program in a process of its own and return what it printed."""
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize("library", LINES)
@@ -174,7 +228,8 @@ def test_a_model_is_attached_saved_and_loaded_elsewhere(library, tmp_path):
         if package in library:
             pytest.importorskip(package)
     line, path = textwrap.dedent(LINES[library]), str(tmp_path / "enn")
-    run(f"{HEADER}{line}{WRITER}", path, "0")
+    counts = json.loads(run(f"{HEADER}{line}{COUNTER}{WRITER}", path, "0").splitlines()[-1])
+    assert counts["own"] > 0 and counts["enn"] == counts["own"] + counts["epinet"], counts
     run(f"{HEADER}{line}{READER}", path, "1")
 
 

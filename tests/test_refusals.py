@@ -108,7 +108,35 @@ REFUSED = {
     ),
     "a batch as the example": (
         lambda: epi.attach(lambda p, x: (p @ x, x), params=jnp.ones((2, 3)), example=X, index_dim=2, key=KEY),
-        "`base` must accept `example`, one input without a batch axis; got shapes (4, 3): ",
+        "`base` must accept `example`, one input without a batch axis, as `base(params, x)`; got shapes (4, 3): ",
+    ),
+    "parameters that are not given": (
+        lambda: epi.attach(lambda p, x: (p @ x, x), example=X[0], index_dim=2, key=KEY),
+        "`base` must accept `example`, one input without a batch axis, as `base(x)`; got shapes (3,): ",
+    ),
+    "a base without features": (
+        lambda: epi.attach(lambda x: x, example=X[0], index_dim=2, key=KEY),
+        "(`networks.Tapped` takes them from a layer of an Equinox model); got an array of shape (3,).",
+    ),
+    "features that hide their arrays": (
+        lambda: epi.attach(lambda x: x, features=lambda x: BASE(x), example=X[0], index_dim=2, key=KEY),
+        "`base` and `features` must hold the arrays that they read; got a function that hides",
+    ),
+    "a prior of another index, without an example": (
+        lambda: epi.attach(BASE, out_size=4, index_dim=2, priors=ENN.priors[:1], key=KEY),
+        "`priors[0]` must have an index of dimension `index_dim`, 2; got shape (3,).",
+    ),
+    "a list as one input": (
+        lambda: BASE(X[0].tolist()),
+        "`x` must be an array of shape (3,); got list.",
+    ),
+    "the class of a loss": (
+        lambda: training.fit(ENN, (X, Y), CrossEntropy, num_steps=1, key=KEY),
+        "`loss` must be a loss, such as `CrossEntropy()`, or a `FunctionLoss`; got the class CrossEntropy.",
+    ),
+    "a function as a loss": (
+        lambda: training.fit(ENN, (X, Y), lambda output, y: 0.0, num_steps=1, key=KEY),
+        "`loss` must be a loss, such as `CrossEntropy()`, or a `FunctionLoss`; got function.",
     ),
     "one prior": (
         lambda: epi.attach(BASE, out_size=4, index_dim=3, priors=ENN.priors[0], key=KEY),

@@ -66,7 +66,9 @@ def check_sizes(name: str, values: Sequence[int]) -> None:
 
 
 def check_shape(name: str, x: Shaped[Array, "..."], shape: tuple[int, ...]) -> None:
-    """Raise unless `x` has exactly this shape."""
+    """Raise unless `x` is an array of exactly this shape."""
+    if not hasattr(x, "shape"):
+        raise ValueError(f"`{name}` must be an array of shape {shape}; got {type(x).__name__}.")
     if x.shape != shape:
         raise ValueError(f"`{name}` must have shape {shape}; got {x.shape}.")
 

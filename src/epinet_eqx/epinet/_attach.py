@@ -95,6 +95,11 @@ def attach(
     for number, prior in enumerate(priors):
         if not isinstance(prior, Prior):
             raise ValueError(f"`priors[{number}]` must be a `Prior`; got {type(prior).__name__}.")
+        if prior.index.shape != (index_dim,):
+            raise ValueError(
+                f"`priors[{number}]` must have an index of dimension `index_dim`, {index_dim}; "
+                f"got shape {prior.index.shape}."
+            )
     network = as_network(base, features, params)
     index = GaussianIndex(index_dim)
     if example is not None:

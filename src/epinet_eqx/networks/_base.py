@@ -15,6 +15,7 @@ from jaxtyping import PyTree
 from .._tree import Frozen
 from ._abstract import AbstractNetwork, FunctionNetwork
 
+_BASE_MUST = "`base` must hold the arrays that it reads"
 _ADVICE = (
     "Pass them as `params`: `attach(lambda params, x: (output, features), params=params, ...)`; then they are saved, "
     "and trained with `freeze=False`."
@@ -44,9 +45,9 @@ def _refuse_shared(base: Any, features: Any) -> None:
     shared = [leaf for leaf in jax.tree.leaves(features) if eqx.is_array(leaf) and id(leaf) in held]
     if shared:
         raise ValueError(
-            f"`features` must not hold arrays of `base`; got {len(shared)} in both. Give one function that returns "
-            "output and features, with the network as its parameters: "
-            "`attach(lambda net, x: (net(x), net.features(x)), params=net, ...)`."
+            f"`features` must not hold arrays of `base`; got {len(shared)} in both. A network of this library yields its "
+            "features itself: `attach(net, ...)`. Any other yields both in one pass by "
+            "`attach(lambda net, x: (output, features), params=net, ...)`, or by `networks.Tapped`."
         )
 
 
@@ -109,8 +110,9 @@ def trace_base(network: AbstractNetwork, example: PyTree) -> tuple[Any, Any]:
         jaxpr = jax.make_jaxpr(run)(dynamic, x)
     except (AttributeError, IndexError, TypeError) as error:
         found = jax.tree.map(jnp.shape, x)
+        called = "base(x)" if getattr(network, "params", None) is None else "base(params, x)"
         raise ValueError(
-            f"`base` must accept `example`, one input without a batch axis; got shapes {found}: {error}"
+            f"`base` must accept `example`, one input without a batch axis, as `{called}`; got shapes {found}: {error}"
         ) from error
     # Literals in the function are NumPy arrays; a JAX array existed before and was captured.
     hidden = {id(constant): constant for constant in _constants(jaxpr) if isinstance(constant, jax.Array)}
@@ -120,8 +122,7 @@ def trace_base(network: AbstractNetwork, example: PyTree) -> tuple[Any, Any]:
     hidden = {name: array for name, array in hidden.items() if array.ndim > 0 and not _is_raw_key(array)}
     if hidden:
         numbers = sum(array.size for array in hidden.values())
-        raise ValueError(
-            f"`base` must hold the arrays that it reads; got a function that hides {len(hidden)} of them, "
-            f"{numbers} numbers. {_ADVICE}"
-        )
+        both = isinstance(network, FunctionNetwork) and network.features is not None
+        who = "`base` and `features` must hold the arrays that they read" if both else _BASE_MUST
+        raise ValueError(f"{who}; got a function that hides {len(hidden)} of them, {numbers} numbers. {_ADVICE}")
     return shapes[-1]

@@ -166,6 +166,9 @@ class EpistemicObjective(AbstractObjective):
             compute_dtype: type that the ENN computes in, such as `jnp.bfloat16`; None for that of its parameters.
             mask: selects the parameters that the penalty sees; by default `trainable_mask` of the model.
         """
+        if not isinstance(loss, AbstractLoss):
+            found = f"the class {loss.__name__}" if isinstance(loss, type) else type(loss).__name__
+            raise ValueError(f"`loss` must be a loss, such as `CrossEntropy()`, or a `FunctionLoss`; got {found}.")
         if num_index_samples is not None:
             check_positive("num_index_samples", num_index_samples)
         self.loss = loss
