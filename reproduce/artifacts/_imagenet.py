@@ -12,10 +12,10 @@ from ..artifact import Artifact
 from ..claims import Claim, Difference, Ratio, RelativeChange, Select, at_least, at_most, equals, select
 from ..configs import Config
 from ..stats import Each, Paired, Rows, values_of, where
-from ..style import AGENTS, add_legend
+from ..style import AGENTS, MUTED, add_legend
 from ._images import COSTS, LOSSES, METRICS, NUM_SAMPLES, banked
 
-DATA = "seven public networks, stored outputs on 4,000 validation images of ImageNet"
+DATA = "seven public networks, stored outputs on 4,000 validation images of ImageNet, one seed per fold"
 FIRST = "resnet50"
 """The network of the bank that the paper has, too: its smallest."""
 LAST = "squeezenet1_1"
@@ -31,6 +31,14 @@ NAMES = {
     "squeezenet1_1": "SqueezeNet",
 }
 """What the networks are called in figures."""
+
+GROUPS = (
+    (("squeezenet1_1",), "SqueezeNet", 5, "left"),
+    (("mobilenet_v2", "mobilenet_v2_keras"), "MobileNetV2", 7, "left"),
+    (("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2"), "Lite0-2", -13, "center"),
+    (("resnet50",), "ResNet-50", 8, "center"),
+)
+"""Networks that are close to one another, what is written at them, by how many points above, and how it is aligned."""
 
 ALPHA = 0.2
 """The aleatoric share of the Pitman-Yor head in figures and claims; labels that never change cannot choose it."""
@@ -243,9 +251,20 @@ def finish(axes: Sequence[Axes], x: str) -> None:
         ax.set_ylabel(words)
 
 
+def name_networks(ax: Axes, rows: Rows, x: str, metric: str) -> None:
+    """Write the names of networks above or below their points."""
+    for networks, name, above, align in GROUPS:
+        places = [point(of("resnet", network=network)(rows), x, metric) for network in networks]
+        # The geometric mean is in the middle of a logarithmic axis.
+        middle = math.exp(sum(math.log(place) for place, _, _ in places) / len(places))
+        end = (max if above > 0 else min)(mean for _, mean, _ in places)
+        look = {"textcoords": "offset points", "ha": align, "fontsize": 6, "color": MUTED}
+        ax.annotate(name, (middle, end), (0, above), **look)
+
+
 def bank_scaling_figure(rows: Rows, x: str) -> Figure:
     """Draw the three losses of networks, their epinets and Pitman-Yor heads, and of mixed ensembles, over a cost."""
-    figure = Figure(figsize=(6.75, 2.8))
+    figure = Figure(figsize=(6.75, 3.0))
     axes = figure.subplots(1, 3)
     plain = select(agent="epinet", tuned=False, num_samples=NUM_SAMPLES)
     for ax, metric in zip(axes, METRICS, strict=True):
@@ -261,6 +280,9 @@ def bank_scaling_figure(rows: Rows, x: str) -> Figure:
         chosen = by(rows, "network", of("epinet, recommended", network=None))
         look = AGENTS["epinet"].line(marker="*", linestyle="", label="prior scale chosen", markersize=7)
         draw_points(ax, chosen, x, metric, **look)
+        look = AGENTS["epinet"].line(marker="d", linestyle="", markerfacecolor="white", label="released temperatures")
+        draw_points(ax, [select(agent="epinet, released")(rows)], x, metric, **look)
+    name_networks(axes[0], rows, x, "error")
     finish(axes, x)
-    add_legend(figure, axes[2])
+    add_legend(figure, axes[2], columns=4)
     return figure

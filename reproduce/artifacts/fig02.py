@@ -34,10 +34,10 @@ ARTIFACT = bank_artifact(
     minutes=6.5,
     caption=(
         "Public networks of ImageNet, each alone, with an epinet and with a Pitman-Yor head. Open circles: all "
-        "outputs at the temperature of training; stars: the smallest and the largest network with a prior scale "
-        "chosen like the temperature. Ensembles are of mixed architecture: one network joins after the other, the "
-        "largest first. Everything is fitted on all folds of the images but one and judged on that; bars are "
-        "standard errors over blocks of images."
+        "outputs at the temperature of training; diamond: the temperatures of the released networks; stars: the "
+        "smallest and the largest network with a prior scale chosen like the temperature. Ensembles are of mixed "
+        "architecture: ResNet-50 is the first member, SqueezeNet the last. Everything is fitted on all folds of the "
+        "images but one and judged on that; bars are standard errors over blocks of images."
     ),
     claims=bank_claims("fig02"),
 )

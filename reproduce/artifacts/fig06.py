@@ -221,7 +221,8 @@ def draw(rows: Rows) -> Figure:
             for agent in ("resnet", "epinet", *_HEADS):
                 own = _imagenet.of(agent, indices=counts.get(agent, _EQUAL))(rows)
                 _imagenet.draw_points(ax, [own], "parameters", metric, **AGENTS[agent].line(linestyle=""))
-            look = AGENTS["pitman-yor"].line(linestyle="")
+            # Larger and behind: in the first two panels it is where its network is.
+            look = AGENTS["pitman-yor"].line(linestyle="", markersize=7, zorder=1)
             _imagenet.draw_points(ax, [_imagenet.PITMAN_YOR(rows)], "parameters", metric, **look)
             ensembles = [
                 _imagenet.BASE(rows),
@@ -230,6 +231,8 @@ def draw(rows: Rows) -> Figure:
             look = AGENTS["ensemble"].line(label="ensemble, mixed", zorder=1)
             _imagenet.draw_points(ax, ensembles, "parameters", metric, **look)
         _imagenet.finish(line, "parameters")
+        for ax in line:
+            ax.set_xticks([25e6, 30e6, 40e6, 50e6])
         line[1].set_title(words)
-    add_legend(figure, axes[0][2])
+    add_legend(figure, axes[0][2], columns=5)
     return figure

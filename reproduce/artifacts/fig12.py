@@ -1,5 +1,8 @@
 """Figure 12: as Figure 2, against the operations of a prediction."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from matplotlib.figure import Figure
 
 from ..claims import Claim, Ratio, at_most
@@ -37,6 +40,15 @@ _FROM_SCRATCH = image_artifact(
     draw=_draw_from_scratch,
 )
 
+_PARTICLES = 100
+"""The size of the paper's largest ensemble, whose operations are so many times those of its network."""
+
+
+def _flops(row: Mapping[str, Any]) -> float:
+    """Return the operations of an epinet, or those of the largest ensemble of a network."""
+    return float(row["flops"]) * (_PARTICLES if row["agent"] == "resnet" else 1)
+
+
 ARTIFACT = _imagenet.bank_artifact(
     _FROM_SCRATCH,
     config=BankStudy(parts=("base", "ensemble", "epinet")),
@@ -49,8 +61,8 @@ ARTIFACT = _imagenet.bank_artifact(
         Claim(
             "fig12-ensemble",
             "The epinet costs fewer operations than the largest ensemble.",
-            "FLOPs, epinet on ResNet-50 / ensemble of seven networks",
-            Ratio("flops", _imagenet.EPINET, _imagenet.MIXED, Each(("block",))),
+            "FLOPs, epinet on ResNet-50 / 100 particles of ResNet-50",
+            Ratio(_flops, _imagenet.EPINET, _imagenet.BASE, Each(("block",))),
             at_most(1),
         ),
     ),

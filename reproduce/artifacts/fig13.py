@@ -130,5 +130,5 @@ def draw(rows: Rows) -> Figure:
             label = AGENTS["resnet"].label if rank == 0 else None
             _imagenet.draw_points(ax, alone, "flops", metric, **AGENTS["resnet"].line(linestyle="", label=label))
     _imagenet.finish(axes, "flops")
-    add_legend(figure, axes[2])
+    add_legend(figure, axes[2], columns=4)
     return figure

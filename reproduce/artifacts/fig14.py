@@ -9,7 +9,7 @@ from ..claims import Claim, Difference, RelativeChange, Select, at_least, at_mos
 from ..configs.imagenet import Ablation, BankStudy
 from ..configs.images import ABLATION_ROWS, PAIRS, ImageStudy, tuned_value
 from ..stats import SEEDS, Paired
-from ..style import AGENTS, MUTED
+from ..style import AGENTS, MUTED, set_log_scale
 from . import _imagenet
 from ._images import LOSSES, METRICS, Rows, image_artifact, mean_of
 
@@ -186,5 +186,5 @@ def draw(rows: Rows) -> Figure:
             ax.set_ylabel(words.split(",")[0], fontsize=7)
             ax.margins(y=0.2)
             if max(means) > 4 * min(means):
-                ax.set_yscale("log")
+                set_log_scale(ax)
     return figure
