@@ -13,8 +13,8 @@ log-probabilities of the labels, which are what an ensemble needs.
 
 import argparse
 import concurrent.futures
+import functools as ft
 import hashlib
-import io
 import itertools
 import json
 import pathlib
@@ -34,6 +34,8 @@ from epinet_eqx import named_keys
 from epinet_eqx.data import (
     ArrayDataset,
     AugmentedDyads,
+    CorruptImageError,
+    Decode,
     LinearLayer,
     Normalization,
     PackedBank,
@@ -50,9 +52,10 @@ BATCH_SIZE = 8
 MAX_CHANGE = 4.5e-4
 SETTINGS = ((32, 256), (64, 256), (128, 256), (256, 256), (256, 4096), (256, 65536))
 
-# Networks of each depth whose features are kept, and how many training images they are kept for.
+# Networks of each depth whose features are kept, and how many training images they are kept for: more of the shallow
+# ones, which epinets are compared with ensembles on.
 NUM_WITH_FEATURES = 2
-NUM_CIFAR_TRAIN = 1000
+NUM_CIFAR_TRAIN = {20: 2500, 32: 1000, 44: 1000, 56: 1000}
 
 # Pairs of validation images with ten augmented draws each, and the network whose outputs on them are kept whole.
 NUM_AUGMENTED = 140
@@ -97,21 +100,26 @@ def read_images(file: pathlib.Path, *, num_classes: int | None = None) -> tuple[
     return [data[start:stop] for start, stop in itertools.pairwise(offsets)], labels
 
 
-def decode(encoded: bytes) -> np.ndarray:
-    """Return an image as bytes, channels first; grayscale and CMYK become RGB, others than 224 x 224 are cropped."""
+def decode(encoded: bytes, name: str = "The image") -> np.ndarray:
+    """Return an image as bytes, channels first; gray and CMYK become RGB, others than 224 x 224 are cropped.
+
+    Args:
+        encoded: a JPEG, PNG or WebP file.
+        name: what an error calls it.
+    """
     from PIL import Image
 
     try:
-        with Image.open(io.BytesIO(encoded)) as opened:
-            image = opened.convert("RGB")
-    except OSError as error:
-        raise ValueError(f"An image must be one that Pillow reads; got {len(encoded)} other bytes.") from error
-    if image.size != (224, 224):
-        scale = 256 / min(image.size)
-        image = image.resize([round(scale * size) for size in image.size], Image.Resampling.BICUBIC)
-        left, top = ((size - 224) // 2 for size in image.size)
-        image = image.crop((left, top, left + 224, top + 224))
-    return np.asarray(image).transpose(2, 0, 1)
+        pixels = Decode()(encoded, np.random.default_rng(0))
+    except CorruptImageError as error:
+        raise ValueError(f"{name} {error}; got {len(encoded)} bytes.") from error
+    if pixels.shape[1:] == (224, 224):
+        return pixels
+    image = Image.fromarray(pixels.transpose(1, 2, 0))
+    scale = 256 / min(image.size)
+    image = image.resize([round(scale * size) for size in image.size], Image.Resampling.BICUBIC)
+    left, top = ((size - 224) // 2 for size in image.size)
+    return np.asarray(image.crop((left, top, left + 224, top + 224))).transpose(2, 0, 1)
 
 
 def decoded_batches(
@@ -124,21 +132,26 @@ def decoded_batches(
         count: number of images, the first ones; None for all.
         chosen: numbers of images, in the order in which they are wanted; None for all in their order.
     """
-    encoded, labels = [], []
+    encoded, names, labels = [], [], []
     for file in files:
         own, y = read_images(file)
         encoded += own
+        names += [f"Image {number} of {file.name}" for number in range(len(own))]
         labels.append(y)
     y = np.concatenate(labels)[:count]
     if chosen is not None:
-        y, encoded = y[chosen], [encoded[number] for number in chosen]
+        y, encoded, names = y[chosen], [encoded[number] for number in chosen], [names[number] for number in chosen]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
+
+        def begin(start: int) -> Iterator[np.ndarray]:
+            batch = slice(start, min(start + BATCH_SIZE, len(y)))
+            return pool.map(decode, encoded[batch], names[batch])
+
         starts = range(0, len(y), BATCH_SIZE)
-        ahead = [pool.map(decode, encoded[start : min(start + BATCH_SIZE, len(y))]) for start in starts[:2]]
+        ahead = [begin(start) for start in starts[:2]]
         for place, start in enumerate(starts):
             if place + 2 < len(starts):
-                later = starts[place + 2]
-                ahead.append(pool.map(decode, encoded[later : min(later + BATCH_SIZE, len(y))]))
+                ahead.append(begin(starts[place + 2]))
             yield np.stack(list(ahead[place])), y[start : start + BATCH_SIZE]
             ahead[place] = iter(())
 
@@ -315,27 +328,35 @@ def _write_index(target: pathlib.Path, networks: Mapping[str, Any], command: str
     (target / "bank.json").write_text(json.dumps(content, indent=1) + "\n")
 
 
+@ft.cache
+def _cifar_shapes(depth: int) -> Any:
+    """Return the shapes of a network; one per depth, since its places of running values are part of the program."""
+    return eqx.filter_eval_shape(lambda: cifar_resnet(depth, key=jr.key(0)))
+
+
+def cifar_network(folder: pathlib.Path, entry: Mapping[str, Any]) -> tuple[Any, Normalization]:
+    """Return a network with its weights from a folder, as its entry in `index.json` says, and its normalization."""
+    template, state = _cifar_shapes(entry["depth"])
+    loaded = load_safetensors_weights(template, state, folder / entry["file"], naming="cifar")
+    normalization = Normalization(tuple(entry["normalize"]["mean"]), tuple(entry["normalize"]["std"]))
+    return with_statistics(*loaded), normalization
+
+
 def make_cifar10(images: pathlib.Path, networks: pathlib.Path, work: pathlib.Path, target: pathlib.Path) -> None:
     """Write the bank of each network: features and last layer of two of each depth, logits of the others."""
     target.mkdir(parents=True, exist_ok=True)
     test, train = cifar(images, "test"), cifar(images, "train")
-    arrays = {"test": (test.x, test.y), "train": (train.x[:NUM_CIFAR_TRAIN], train.y[:NUM_CIFAR_TRAIN])}
     index = _begun(target)
     depths: dict[int, int] = {}
-    shapes: dict[int, Any] = {}
     for entry in json.loads((networks / "index.json").read_text()):
         name, depth = entry["file"].removesuffix(".safetensors"), entry["depth"]
         depths[depth] = depths.get(depth, 0) + 1
         whole = depths[depth] <= NUM_WITH_FEATURES
         if name in index:
             continue
-        if depth not in shapes:
-            # One per depth: its places of running values are part of the compiled program.
-            shapes[depth] = eqx.filter_eval_shape(lambda: cifar_resnet(depth, key=jr.key(0)))  # noqa: B023
-        template, state = shapes[depth]
-        loaded = load_safetensors_weights(template, state, networks / entry["file"], naming="cifar")
-        network = with_statistics(*loaded)
-        normalization = Normalization(tuple(entry["normalize"]["mean"]), tuple(entry["normalize"]["std"]))
+        network, normalization = cifar_network(networks, entry)
+        count = NUM_CIFAR_TRAIN[depth]
+        arrays = {"test": (test.x, test.y), "train": (train.x[:count], train.y[:count])}
         splits = {}
         for split in ("test", "train") if whole else ("test",):
             x, y = arrays[split]

@@ -1,5 +1,6 @@
 """Banks in one small file: what quantization keeps, damaged files, and the banks that ship."""
 
+import io
 import json
 import pathlib
 
@@ -13,7 +14,18 @@ from epinet_eqx.data._arrays import check_stretch
 from epinet_eqx.epinet import attach
 from epinet_eqx.losses import CrossEntropy
 from epinet_eqx.training import fit
-from reproduce.banks import BANKS, MAX_CHANGE, decode, decoded_batches, make_imagenet, open_shipped, read_index
+from reproduce.banks import (
+    BANKS,
+    MAX_CHANGE,
+    NUM_CIFAR_TRAIN,
+    cifar_network,
+    decode,
+    decoded_batches,
+    make_imagenet,
+    open_shipped,
+    outputs,
+    read_index,
+)
 
 pytestmark = pytest.mark.once
 
@@ -242,16 +254,34 @@ def test_equal_logits_and_tiny_differences_are_kept(tmp_path):
 @pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
 def test_images_of_every_mode_become_rgb(mode):
     image = pytest.importorskip("PIL.Image")
-    import io
-
     stream = io.BytesIO()
     image.new(mode, (300, 280)).save(stream, "JPEG")
     assert decode(stream.getvalue()).shape == (3, 224, 224)
 
 
-def test_damaged_images_are_refused():
-    with pytest.raises(ValueError, match="must be one that Pillow reads; got 4 other bytes"):
+def test_gray_levels_of_16_bits_are_scaled_and_transparent_pixels_are_white():
+    image = pytest.importorskip("PIL.Image")
+
+    def png(picture):
+        stream = io.BytesIO()
+        picture.save(stream, "PNG")
+        return stream.getvalue()
+
+    ramp = np.linspace(0, 65535, 224 * 224).reshape(224, 224)
+    # Pillow alone would clip them to white.
+    np.testing.assert_allclose(decode(png(image.fromarray(ramp.astype(np.uint16))))[0], ramp / 257, atol=1)
+    assert np.all(decode(png(image.new("RGBA", (224, 224), (0, 0, 0, 0)))) == 255)
+
+
+def test_damaged_images_are_named(tmp_path):
+    with pytest.raises(ValueError, match="The image is not a whole image: no JPEG, PNG, WEBP file; got 4 bytes"):
         decode(b"RIFF")
+    # Nothing is asked to run: Pillow would hand this one to Ghostscript.
+    with pytest.raises(ValueError, match="is not a whole image"):
+        decode(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n")
+    np.savez(tmp_path / "val_0.npz", data=np.zeros(20, np.uint8), offsets=np.array([0, 10, 20]), labels=np.arange(2))
+    with pytest.raises(ValueError, match="Image 0 of val_0.npz is not a whole image.*got 10 bytes"):
+        list(decoded_batches([tmp_path / "val_0.npz"]))
 
 
 @pytest.mark.parametrize(
@@ -328,7 +358,6 @@ IMAGES = [folder for folder in IMAGES if folder.is_dir()]
 @pytest.mark.skipif(not IMAGES, reason="needs images of ImageNet")
 def test_a_part_of_a_bank_is_made_anew():
     from epinet_eqx.weights import pretrained
-    from reproduce.banks import outputs
 
     try:
         network, normalization = pretrained("squeezenet1_1")
@@ -340,3 +369,39 @@ def test_a_part_of_a_bank_is_made_anew():
     step = np.ptp(np.asarray(kept.x["features"]))
     assert np.abs(new["features"] - np.asarray(kept.x["features"])).max() < 0.02 * step
     assert np.abs(new["logits"] - np.asarray(kept.x["logits"])).max() < 0.5
+
+
+CIFAR = [folder / "shared" / "data" for folder in (ROOT.parent, ROOT.parent.parent)]
+CIFAR = [folder for folder in CIFAR if (folder / "cifar10_resnets").is_dir()]
+CIFAR_INDEX = [name for dataset, name in SHIPPED if dataset == "cifar10"]
+
+
+def cifar_sheet(split):
+    """Return the first images of CIFAR-10, channels first, and their labels, from a sheet of 25 rows of 40 images."""
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.asarray(image.open(CIFAR[0] / "cifar10" / f"{split}_00.webp").convert("RGB"))
+    with np.load(CIFAR[0] / "cifar10" / "labels.npz", allow_pickle=False) as labels:
+        return pixels.reshape(25, 32, 40, 32, 3)[0].transpose(1, 3, 0, 2), labels[split][:40]
+
+
+# One network in every run, the others where minutes do not matter.
+@pytest.mark.skipif(not CIFAR, reason="needs CIFAR-10 and trained networks")
+@pytest.mark.parametrize(
+    "name", [CIFAR_INDEX[0], *(pytest.param(name, marks=pytest.mark.long) for name in CIFAR_INDEX[1:])]
+)
+def test_a_part_of_the_bank_of_cifar_is_made_anew(name):
+    folder = CIFAR[0] / "cifar10_resnets"
+    (entry,) = (own for own in json.loads((folder / "index.json").read_text()) if own["file"].startswith(name))
+    network, normalization = cifar_network(folder, entry)
+    bank, about = open_shipped("cifar10", name), read_index("cifar10")[name]
+    assert bank.splits.get("train") in (None, NUM_CIFAR_TRAIN[entry["depth"]])
+    for split in bank.splits:
+        pixels, y = cifar_sheet(split)
+        new, kept = outputs(network, normalization, iter([(pixels, y)])), bank.as_batch(split, stop=40)
+        np.testing.assert_array_equal(kept.y, y)
+        stored = "features" if bank.feature_dim else "logits"
+        # Half a step of what is stored: features by their range in the bank, logits by that of each image.
+        axis = 0 if bank.feature_dim else 1
+        ranges = [np.asarray(bank.as_batch(part).x[stored]) for part in bank.splits] if axis == 0 else [kept.x[stored]]
+        half = np.ptp(np.concatenate(ranges), axis=axis, keepdims=True) / (about["levels"] - 1) / 2
+        assert np.all(np.abs(new[stored] - np.asarray(kept.x[stored])) <= 1.02 * half + 2e-3)

