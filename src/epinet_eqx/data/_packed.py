@@ -171,6 +171,8 @@ def pack_bank(
 class PackedBank:
     """Features and logits of a frozen base in one file that `pack_bank` wrote: a small `FeatureBank` in memory.
 
+    It is read like a `FeatureBank`. Numbers are those of 8 bits, not the base's own, so it does not claim to be one.
+
     Attributes:
         splits: number of examples of each split.
         feature_dim: number of features; 0 if there are none.
