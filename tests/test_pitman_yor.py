@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from enn_tables import Table
 
 import epinet_eqx as epi
 from epinet_eqx import pitman_yor
@@ -320,6 +321,37 @@ def test_save_and_load(network, getkey, tmp_path):
     other = pitman_yor.attach(network, 2 * x, alpha=0.5, key=getkey())
     loaded = epi.load(tmp_path / "head.safetensors", other)
     assert eqx.tree_equal(eqx.filter(loaded, eqx.is_array), eqx.filter(enn, eqx.is_array))
+
+
+def test_mean_prediction_of_an_enn_is_kept_and_its_joint_one_is_the_heads(network, getkey, tmp_path):
+    x, y = jr.normal(getkey(), (6, 3)), jnp.asarray([0, 1, 2, 3, 0, 1])
+    epinet = epi.attach(network, out_size=4, index_dim=3, hidden=(5,), prior_scale=3.0, key=getkey())
+    draws = epi.Draws.sample(epinet.index, 20, key=getkey())
+    base = pitman_yor.MeanPrediction(epinet, draws)
+    enn = pitman_yor.attach(base, x, alpha=0.2, key=getkey())
+    own, exact = epi.metrics.log_losses(epinet, x, y, draws), pitman_yor.log_losses(enn, x, y)
+    np.testing.assert_allclose(exact.marginal.values, own.marginal.values, rtol=1e-5)
+    stored = jax.nn.log_softmax(jax.vmap(base)(x))
+    np.testing.assert_allclose(
+        exact.joint.values, pitman_yor.logits_log_losses(stored, y, alpha=0.2).joint.values, rtol=1e-5
+    )
+    # The features are those of the epinet's base.
+    np.testing.assert_array_equal(base.with_features(x[0])[1], network.with_features(x[0])[1])
+    epi.save(tmp_path / "head.safetensors", enn)
+    loaded = epi.load(tmp_path / "head.safetensors", eqx.tree_at(lambda enn: enn.base.content.zs, enn, 0 * base.zs))
+    np.testing.assert_array_equal(loaded.base.content.zs, base.zs)
+
+
+def test_mean_of_particles_needs_features(getkey):
+    outputs = jr.normal(getkey(), (3, 6, 4))
+    table = Table(outputs)
+    draws = epi.Draws.all(table.index)
+    with pytest.raises(ValueError, match=r"`features` must be given for an ENN without a base network.* got None for"):
+        pitman_yor.MeanPrediction(table, draws)
+    base = pitman_yor.MeanPrediction(table, draws, features=lambda enn, x: jax.nn.one_hot(x, 6))
+    enn = pitman_yor.attach(base, jnp.arange(6), alpha=0.3, key=getkey())
+    expected = jnp.log(jnp.mean(jax.nn.softmax(outputs), axis=0))
+    np.testing.assert_allclose(pitman_yor.tempered_outputs(enn, jnp.arange(6))[0], expected, rtol=1e-5)
 
 
 BAD_ATTACH = {

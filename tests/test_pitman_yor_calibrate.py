@@ -1,7 +1,10 @@
 """Fitting the Pitman-Yor head: known parameters are found, what labels cannot tell is said, bad input is a sentence."""
 
 import functools as ft
+import pathlib
+import re
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -77,6 +80,21 @@ def test_one_label_per_input_does_not_say_what_alpha_is(getkey):
     np.testing.assert_allclose(found.joint.values, 2 * found.marginal.values * (1 - 2**-10), rtol=0.02, atol=0.02)
 
 
+def test_alpha_is_held_and_only_the_temperature_fitted(getkey):
+    x, counts = simulate(0.4, 400, 5, 0.0, getkey())
+    shares = pitman_yor.LogisticAlpha(jnp.asarray([1.0, 0.0, 0.0]), 0.0)
+    for enn in (head(x, getkey()).with_parameters(alpha=0.4), head(x, getkey()).with_parameters(alpha=shares)):
+        found, both = calibrate(enn, x, counts, hold_alpha=True), calibrate(enn, x, counts)
+        assert eqx.tree_equal(found.enn.alpha, enn.alpha)
+        # Where marginals are held, the temperature is the best for them whatever alpha.
+        assert found.temperature == pytest.approx(float(both.temperature), rel=1e-3)
+        assert found.temperature_error == pytest.approx(float(both.temperature_error), rel=1e-2)
+        assert found.is_held and not both.is_held and ", as given" in str(found)
+        free = calibrate(enn, x, counts, hold_alpha=True, hold_marginals=False)
+        assert free.joint.mean <= found.joint.mean + 1e-5 and free.marginal.mean >= found.marginal.mean - 1e-5
+        assert 0 < free.temperature_error < 0.5
+
+
 def test_alpha_by_features_is_found_where_it_varies(getkey):
     x, counts = simulate(0.5, 1200, 6, 0.35, getkey())
     found = calibrate(head(x, getkey()), x, counts, by_features=True)
@@ -92,6 +110,16 @@ def test_probabilities_are_labels_that_are_drawn(getkey):
     # Everyone draws from the prediction itself: alpha is one.
     found = calibrate(head(x, getkey()), x, jax.nn.softmax(x), key=getkey())
     assert found.alpha > 0.9 and abs(found.temperature - TEMPERATURE) < 0.3
+
+
+def test_example_of_the_page_about_the_metric_prints_what_it_shows(capsys):
+    page = (pathlib.Path(__file__).parent.parent / "docs" / "concepts" / "metric.md").read_text()
+    (code,) = (code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "calibrate" in code)
+    shown = page.partition(code)[2].partition("```text\n")[2].partition("```")[0]
+    exec(code, {})
+    printed = capsys.readouterr().out
+    numbers = [[float(number) for number in re.findall(r"\d+\.\d+", text)] for text in (printed, shown)]
+    np.testing.assert_allclose(*numbers, rtol=0.02)
 
 
 @ft.partial(jax.jit, static_argnames="is_shared")
@@ -129,6 +157,7 @@ BAD = {
     "shape": ({"y": jnp.zeros((100, 2))}, r"`y` must hold one label per input, \(100,\), or counts"),
     "not a class": ({"y": jnp.full(100, 7)}, "`y` must hold classes from 0 to 2"),
     "length scales": ({"length_scales": (0.1, -1.0)}, "`length_scales` must be a vector of positive numbers"),
+    "held and fitted": ({"hold_alpha": True, "by_features": True}, "`by_features` must be False where `hold_alpha`"),
     "tau": ({"tau": 0}, "`tau` must be a positive integer"),
 }
 

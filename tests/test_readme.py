@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -14,6 +15,8 @@ from epinet_eqx import weights
 from epinet_eqx.data import IMAGENET_NORMALIZATION
 from epinet_eqx.losses import CrossEntropy
 from epinet_eqx.networks import squeezenet
+from reproduce.aggregate import read_rows
+from reproduce.paths import REFERENCE
 from reproduce.registry import REGISTRY
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -43,28 +46,54 @@ def test_first_example_runs_and_prints_what_is_shown(tmp_path):
     assert known > 0.95 and network > 0.9 and unknown < 0.7 and min(same, equal) > 0.95
 
 
-def test_lines_for_a_pretrained_network_run():
-    """The five lines, with a small network and two images in place of the archive and the user's data."""
-    (lines,) = re.findall(r"```python title=[^\n]*\n(.*?)```", README, re.DOTALL)
+def pretrained_lines(number):
+    """Return five lines of a user who has images and labels."""
+    lines = re.findall(r"```python title=[^\n]*\n(.*?)```", README, re.DOTALL)[number]
     (named,) = re.findall(r'pretrained\("(\w+)"\)', lines)
     assert named in weights.PRETRAINED and len([line for line in lines.splitlines() if line.strip()]) <= 5
-    network = squeezenet(key=jr.key(0))
-    names = {
-        "pretrained": lambda name: weights.Pretrained(network, IMAGENET_NORMALIZATION),
-        "images": np.random.default_rng(0).integers(0, 256, (2, 3, 64, 64), dtype=np.uint8),
-        "labels": np.array([3, 5]),
-        **{"epi": epi, "jr": jr, "CrossEntropy": CrossEntropy},
-    }
-    program = lines.partition("\n")[2].replace("num_steps=1000", "num_steps=1, batch_size=2")
+    return lines
+
+
+def pretrained_names(network, count):
+    """Return what these lines find: a small network and few images in place of the archive and the user's data."""
+    images = np.random.default_rng(0).integers(0, 256, (count, 3, 64, 64), dtype=np.uint8)
+    loaded = weights.Pretrained(network, IMAGENET_NORMALIZATION)
+    return {"pretrained": lambda name: loaded, "images": images, "epi": epi, "jr": jr, "CrossEntropy": CrossEntropy}
+
+
+def test_lines_for_a_pretrained_network_run():
+    names = {**pretrained_names(squeezenet(key=jr.key(0)), 2), "labels": np.array([3, 5])}
+    program = pretrained_lines(0).partition("\n")[2].replace("num_steps=1000", "num_steps=1, batch_size=2")
     exec(program, names)
     assert names["enn"](jnp.asarray(names["x"][0]), jnp.zeros(30)).shape == (1000,)
 
 
-def test_head_is_calibrated_and_prints_what_is_shown(tmp_path):
-    example = next(own for own in EXAMPLES if "pitman_yor.calibrate" in own)
-    shown = re.search(r"```text\n(temperature .*?)```", README, re.DOTALL).group(1)
-    printed = run(example, tmp_path)
-    assert np.allclose(numbers(printed), numbers(shown), rtol=0.02)
+def test_lines_for_a_head_on_a_pretrained_network_run(capsys):
+    network = squeezenet(key=jr.key(0))
+    names = pretrained_names(network, 40)
+    logits = jax.vmap(network)(IMAGENET_NORMALIZATION(names["images"]))
+    names["labels"] = np.where(np.arange(40) < 30, np.argmax(logits, axis=1), np.argsort(logits, axis=1)[:, -2])
+    exec(pretrained_lines(1), names)
+    printed = capsys.readouterr().out
+    assert re.search(r"temperature \S+ ± \S+\nalpha 0.2, as given\nmarginal log-loss", printed), printed
+
+
+def test_what_the_head_does_is_what_was_accepted():
+    rows = [row for row in read_rows(REFERENCE / "laptop" / "fig02.csv") if row["network"] == "resnet50"]
+    wanted = (
+        {"agent": "resnet", "tuned": False},
+        {"agent": "resnet", "tuned": True},
+        {"agent": "pitman-yor", "alpha": 0.2},
+        {"agent": "pitman-yor", "alpha": 0.05},
+        {"agent": "epinet", "tuned": False, "num_samples": 1000},
+    )
+    own = [[row for row in rows if all(row[name] == value for name, value in each.items())] for each in wanted]
+    assert all(len(each) == 10 for each in own)
+    expected = [[np.mean([row[kind] for row in each]) for kind in ("marginal", "joint")] for each in own]
+    (table,) = re.findall(r"\| ResNet-50, 4,000 images.*?\n\n", README, re.DOTALL)
+    shown = [[float(cell) for cell in line.split("|")[2:4]] for line in table.strip().splitlines()[2:]]
+    np.testing.assert_allclose(shown, expected, atol=0.0051)
+    np.testing.assert_allclose(np.array(shown)[:, 0], np.array(expected)[:, 0], atol=0.00051)
 
 
 def test_citation_is_of_this_version_and_of_the_paper():

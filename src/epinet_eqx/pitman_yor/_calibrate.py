@@ -7,15 +7,14 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree, Shaped
 
-from .._checks import as_real_array, check_finite, check_positive, check_scalar
+from .._checks import check_finite, check_positive, check_scalar
 from .._draws import Draws, map_batches
 from .._examples import check_examples
-from .._likelihoods import CATEGORICAL
+from .._labels import read_labels
 from .._tree import unwrap
 from ..metrics import Estimate
 from ._head import PitmanYor
@@ -53,6 +52,7 @@ class Calibrated(eqx.Module):
             per pair: below 0, if indices are too few or no length scale knows more. None without draws.
         is_identified: whether the labels say what `alpha` is. Where no input has two different labels, the smallest
             `alpha` is the best: the labels hold no evidence about whether a second one would differ.
+        is_held: whether `alpha` is that of the head as it was given; its error is then infinite.
     """
 
     enn: PitmanYor
@@ -67,18 +67,19 @@ class Calibrated(eqx.Module):
     length_scale: Float[Array, ""]
     gain: Estimate | None
     is_identified: bool = eqx.field(static=True)
+    is_held: bool = eqx.field(static=True)
 
     def __str__(self) -> str:
         lines = [
             f"temperature {self.temperature:.4g} ± {self.temperature_error:.2g}",
-            f"alpha {self.alpha:.4g} ± {self.alpha_error:.2g}",
+            f"alpha {self.alpha:.4g}, as given" if self.is_held else f"alpha {self.alpha:.4g} ± {self.alpha_error:.2g}",
             f"marginal log-loss {self.marginal.mean:.4g}, before {self.marginal_before.mean:.4g}",
             f"joint log-loss {self.joint.mean:.4g}, before {self.joint_before.mean:.4g}",
         ]
         if self.gain is not None:
             gain = f"{self.gain.mean:.2g} ± {self.gain.standard_error:.2g}"
             lines.append(f"length scale {self.length_scale:.4g}: pairs of near inputs gain {gain} nats")
-        if not self.is_identified:
+        if not self.is_identified and not self.is_held:
             lines.append("`alpha` is at its lower end: no input has labels that differ enough to say more")
         return "\n".join(lines)
 
@@ -218,6 +219,26 @@ def _fit(
 
 
 @eqx.filter_jit
+def _fit_temperature(
+    start: Float[Array, ""], alphas: Float[Array, " batch"], data: _Data, max_count: int, hold_marginals: bool
+) -> tuple[Array, Array]:
+    """Return the logarithm of the temperature that is best at these shares, and its variance by pairs."""
+
+    def losses(log_temperature: Array) -> Float[Array, " pairs"]:
+        if hold_marginals:
+            return _marginal(log_temperature, data)
+        return _joint(log_temperature, alphas, data, max_count)
+
+    def slopes(log_temperature: Array) -> Float[Array, " pairs"]:
+        return jax.jvp(losses, (log_temperature,), (jnp.ones_like(log_temperature),))[1]
+
+    found = _minimize(lambda value: jnp.mean(losses(value)), start)
+    each = slopes(found)
+    curvature = jax.jvp(lambda value: jnp.mean(slopes(value)), (found,), (jnp.ones_like(found),))[1]
+    return found, jnp.var(each, ddof=1) / each.shape[0] / jnp.square(curvature)
+
+
+@eqx.filter_jit
 def _judge(enn: PitmanYor, data: _Data, max_count: int) -> tuple[Estimate, Estimate]:
     """Return marginal and joint loss of a head, for each pair of inputs."""
     log_temperature, alphas = jnp.log(enn.temperature.value), jax.vmap(unwrap(enn.alpha))(data.standardized)
@@ -237,41 +258,6 @@ def _outputs(enn: PitmanYor, x: PyTree[Array], length: int, batch_size: int) -> 
     return map_batches(at, x, length=length, batch_size=batch_size)
 
 
-def _read_labels(
-    y: Shaped[ArrayLike, "batch ..."], length: int, num_classes: int, tau: int, key: PRNGKeyArray | None
-) -> tuple[Shaped[Array, "batch ..."], int]:
-    """Return labels, or how often each occurred, with the largest number of labels of an input."""
-    given = as_real_array("y", y)
-    if given.shape == (length,):
-        return CATEGORICAL.check_targets(given, num_classes), tau
-    if given.shape != (length, num_classes):
-        raise ValueError(
-            f"`y` must hold one label per input, ({length},), or counts or probabilities of all classes, "
-            f"({length}, {num_classes}); got shape {given.shape}."
-        )
-    given = check_finite("y", given)
-    if bool(jnp.any(given < 0)):
-        raise ValueError(f"`y` must not be negative; got {float(jnp.min(given)):g}.")
-    if jnp.issubdtype(given.dtype, jnp.integer):
-        # Counts of small types may have totals that these cannot hold.
-        given = given.astype(jnp.int32)
-    totals = jnp.sum(given, axis=1)
-    if jnp.issubdtype(given.dtype, jnp.integer):
-        if int(jnp.min(totals)) < 1 or int(jnp.max(totals)) < 2:
-            raise ValueError(
-                "`y` must count at least one label of each input, and two of some; "
-                f"got from {int(jnp.min(totals))} to {int(jnp.max(totals))}."
-            )
-        return given, int(jnp.max(totals))
-    if bool(jnp.any(jnp.abs(totals - 1) > 1e-3)):
-        worst = float(totals[jnp.argmax(jnp.abs(totals - 1))])
-        raise ValueError(f"`y` must hold probabilities that sum to 1 for each input; got {worst:g}.")
-    if key is None:
-        raise ValueError("`key` must be given where `y` holds probabilities, to draw labels from them; got None.")
-    drawn = jr.categorical(key, jnp.log(given)[:, None, :], shape=(length, tau))
-    return jnp.sum(jax.nn.one_hot(drawn, num_classes, dtype=int), axis=1), tau
-
-
 def calibrate(
     enn: PitmanYor,
     x: PyTree[ArrayLike],
@@ -280,10 +266,11 @@ def calibrate(
     tau: int = 10,
     by_features: bool = False,
     hold_marginals: bool = True,
+    hold_alpha: bool = False,
     l2: float = 1.0,
     draws: Draws | None = None,
     length_scales: Sequence[float] = (0.03, 0.1, 0.3, 1.0, 3.0),
-    batch_size: int = 1024,
+    batch_size: int = 128,
     key: PRNGKeyArray | None = None,
 ) -> Calibrated:
     """Fit the temperature of the base and `alpha` to held-out data by exact losses, without an index.
@@ -293,7 +280,7 @@ def calibrate(
 
     Only labels that differ at one input say what `alpha` is. With one label per input, the joint loss repeats that
     label, and the smallest `alpha` wins whatever the truth: `is_identified` is then False, and `alpha` is what you
-    assume about a second label.
+    assume about a second label. Assume it by `attach(..., alpha=...)` and `hold_alpha`.
 
     Args:
         enn: the head, as `attach` returns it.
@@ -304,6 +291,7 @@ def calibrate(
         by_features: whether `alpha` is fitted as a logistic function of standardized features instead of a number.
         hold_marginals: whether the temperature has the lowest marginal log-loss, so that marginal predictions are the
             best that a temperature can make of the base; otherwise it has the lowest joint log-loss, with `alpha`.
+        hold_alpha: whether `alpha` stays as it is, so that the temperature alone is fitted.
         l2: strength of the penalty on the weights of `by_features`: the precision of a Gaussian prior.
         draws: indices to choose the length scale with; without them it stays as it is.
         length_scales: the candidates.
@@ -316,10 +304,12 @@ def calibrate(
     candidates = check_length_scales(length_scales)
     examples = check_examples(enn, "x", x)
     raw, standardized = _outputs(enn, examples.x, examples.length, batch_size)
-    labels, max_count = _read_labels(y, examples.length, enn.num_classes, tau, key)
+    labels, max_count = read_labels(y, examples.length, enn.num_classes, tau, key)
     if max_count > _MAX_COUNT:
         raise ValueError(f"`y` must hold at most {_MAX_COUNT} labels of an input, or `tau` be that; got {max_count}.")
-    num_parameters = 2 + (standardized.shape[1] if by_features else 0)
+    if hold_alpha and by_features:
+        raise ValueError("`by_features` must be False where `hold_alpha` leaves `alpha` as it is; got True for both.")
+    num_parameters = 2 - hold_alpha + (standardized.shape[1] if by_features else 0)
     needed = 2 * _PAIRS_PER_PARAMETER * num_parameters
     if examples.length < needed or examples.length % 2:
         raise ValueError(
@@ -328,25 +318,34 @@ def calibrate(
         )
     data = _Data(check_finite("logits", raw), standardized, labels)
     _check_temperature(data)
-    start = _Parameters(jnp.log(enn.temperature.value), jnp.asarray(-1.0), jnp.zeros(standardized.shape[1]))
-    # A sum over pairs has one prior, the mean over them its share.
-    found, covariance = _fit(start, data, penalty / examples.length, max_count, hold_marginals, by_features)
-    alphas = _alphas(found, standardized)
-    temperature = jnp.exp(found.log_temperature)
-    alpha = LogisticAlpha(found.weight, found.bias) if by_features else ConstantAlpha(alphas[0])
-    slopes = jax.grad(lambda parameters: jnp.mean(_alphas(parameters, standardized)))(found)
-    direction = ravel_pytree(slopes)[0][: covariance.shape[0]]
-    mean = jnp.mean(alphas)
-    is_identified = bool(mean > _LOWER_END)
-    alpha_error = jnp.sqrt(direction @ covariance @ direction) if is_identified else jnp.asarray(jnp.inf)
+    first = jnp.log(enn.temperature.value)
+    if hold_alpha:
+        alpha = None
+        alphas = jax.vmap(unwrap(enn.alpha))(standardized)
+        log_temperature, variance = _fit_temperature(first, alphas, data, max_count, hold_marginals)
+        mean, alpha_error, is_identified = jnp.mean(alphas), jnp.asarray(jnp.inf), False
+    else:
+        start = _Parameters(first, jnp.asarray(-1.0), jnp.zeros(standardized.shape[1]))
+        # A sum over pairs has one prior, the mean over them its share.
+        found, covariance = _fit(start, data, penalty / examples.length, max_count, hold_marginals, by_features)
+        log_temperature, variance = found.log_temperature, covariance[0, 0]
+        alphas = _alphas(found, standardized)
+        alpha = LogisticAlpha(found.weight, found.bias) if by_features else ConstantAlpha(alphas[0])
+        slopes = jax.grad(lambda parameters: jnp.mean(_alphas(parameters, standardized)))(found)
+        direction = ravel_pytree(slopes)[0][: covariance.shape[0]]
+        mean = jnp.mean(alphas)
+        is_identified = bool(mean > _LOWER_END)
+        alpha_error = jnp.sqrt(direction @ covariance @ direction) if is_identified else jnp.asarray(jnp.inf)
+    temperature = jnp.exp(log_temperature)
     fitted = enn.with_parameters(alpha=alpha, temperature=temperature)
     gain = None
     if draws is not None:
         counts, most = (
             (labels, max_count) if labels.ndim == 2 else (jax.nn.one_hot(labels, enn.num_classes, dtype=int), 1)
         )
-        shares = alphas if by_features else alphas[0]
-        independent = _anchors(found.log_temperature, shares, data._replace(y=counts), most)
+        # One share for all inputs is handed on as a number: the distribution of the clusters is then computed once.
+        shares = alphas[0] if isinstance(unwrap(fitted.alpha), ConstantAlpha) else alphas
+        independent = _anchors(log_temperature, shares, data._replace(y=counts), most)
         chosen, gain = choose_length_scale(
             fitted, examples.x, standardized, counts.astype(raw.dtype), independent, draws, candidates
         )
@@ -354,7 +353,7 @@ def calibrate(
     return Calibrated(
         fitted,
         temperature,
-        temperature * jnp.sqrt(covariance[0, 0]),
+        temperature * jnp.sqrt(variance),
         mean,
         alpha_error,
         *_judge(fitted, data, max_count),
@@ -362,4 +361,5 @@ def calibrate(
         unwrap(fitted.field.length_scale),
         gain,
         is_identified,
+        hold_alpha,
     )

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree
 
 from .._checks import check_finite, check_positive, check_scalar, check_shape, num_examples
+from .._draws import map_batches
 from .._enn import AbstractENN
 from .._tree import Frozen, unwrap
 from ..indices import GaussianIndex
@@ -113,9 +114,13 @@ class PitmanYor(AbstractENN):
         return enn
 
 
+# Examples that the base is run on at a time: hundreds of photographs in a ResNet are gigabytes.
+_BATCH_SIZE = 64
+
+
 @eqx.filter_jit
-def _run_base(network: AbstractNetwork, x: PyTree[Array]) -> tuple[Array, Array]:
-    return jax.vmap(network.with_features)(x)
+def _run_base(network: AbstractNetwork, x: PyTree[Array], length: int) -> tuple[Array, Array]:
+    return map_batches(jax.vmap(network.with_features), x, length=length, batch_size=_BATCH_SIZE)
 
 
 def attach(
@@ -155,10 +160,10 @@ def attach(
         An ENN.
     """
     network = as_network(base, features, params)
-    num_examples("examples", examples)
+    length = num_examples("examples", examples)
     examples = check_finite("examples", jax.tree.map(jnp.asarray, examples))
     trace_base(network, jax.tree.map(lambda leaf: leaf[0], examples))
-    logits, found = _run_base(network, examples)
+    logits, found = _run_base(network, examples, length)
     for name, value in (("logits", logits), ("features", found)):
         if value.ndim != 2:
             raise ValueError(

@@ -96,7 +96,7 @@ def _run_enn(enn: PitmanYor, x: PyTree[Array], length: int, batch_size: int) -> 
 
 
 def tempered_outputs(
-    enn: PitmanYor, x: PyTree[ArrayLike], *, batch_size: int = 1024
+    enn: PitmanYor, x: PyTree[ArrayLike], *, batch_size: int = 128
 ) -> tuple[Float[Array, "batch classes"], Float[Array, " batch"]]:
     """Return what exact predictions are made of: logits divided by the temperature, and `alpha` at each input.
 
@@ -117,7 +117,7 @@ def log_losses(
     y: Int[ArrayLike, " batch"],
     *,
     tau: int = 10,
-    batch_size: int = 1024,
+    batch_size: int = 128,
 ) -> LogLosses:
     """Return exact marginal log-loss, dyadic joint log-loss and classification error, without index samples.
 

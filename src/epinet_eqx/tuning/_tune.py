@@ -37,8 +37,8 @@ class Tuned(eqx.Module):
     allowed: Bool[Array, " candidates"]
 
 
-def _stack(enns: list[AbstractENN]) -> tuple[AbstractENN, AbstractENN]:
-    """Split the candidate ENNs into what differs, stacked along a leading axis, and what they share.
+def stack_candidates(name: str, enns: list[AbstractENN]) -> tuple[AbstractENN, AbstractENN]:
+    """Split the ENNs that the argument `name` made into what differs, stacked along an axis, and what they share.
 
     An array that every ENN holds (the very same one, not a copy) is shared: the weights of a base network are then
     stored once, and what depends on nothing else is computed once for all candidates.
@@ -47,7 +47,7 @@ def _stack(enns: list[AbstractENN]) -> tuple[AbstractENN, AbstractENN]:
     for number, enn in enumerate(enns):
         if jax.tree.structure(enn) != structure:
             raise ValueError(
-                "`build` must return ENNs that differ in the values of arrays only; "
+                f"`{name}` must return ENNs that differ in the values of arrays only; "
                 f"got another structure for candidate {number}."
             )
     varying, shared = [], []
@@ -56,7 +56,7 @@ def _stack(enns: list[AbstractENN]) -> tuple[AbstractENN, AbstractENN]:
         same = all(leaf is first or (not eqx.is_array(leaf) and leaf == first) for leaf in leaves)
         if not same and not all(eqx.is_array(leaf) and leaf.shape == first.shape for leaf in leaves):
             raise ValueError(
-                f"`build` must return ENNs that differ in the values of arrays only; got {first!r} and {leaves[-1]!r}."
+                f"`{name}` must return ENNs that differ in the values of arrays only; got {first!r} and {leaves[-1]!r}."
             )
         varying.append(None if same else jnp.stack(leaves))
         shared.append(first if same else None)
@@ -131,7 +131,7 @@ def tune(
     if draws.batch_size is None:
         # The candidates share the memory budget of one evaluation.
         data = data._replace(batch_size=max(2, data.batch_size // count))
-    varying, shared = _stack(enns)
+    varying, shared = stack_candidates("build", enns)
     losses = check_result(
         "log-losses of the candidates", _losses(varying, shared, jnp.arange(count), data, tau), data.draws
     )
