@@ -8,6 +8,7 @@ from ._losses import log_losses as log_losses
 from ._losses import logits_log_losses as logits_log_losses
 from ._losses import tempered_outputs as tempered_outputs
 from ._mean import MeanPrediction as MeanPrediction
+from ._mean import OnMean as OnMean
 from ._parts import AbstractAlpha as AbstractAlpha
 from ._parts import ConstantAlpha as ConstantAlpha
 from ._parts import FourierField as FourierField

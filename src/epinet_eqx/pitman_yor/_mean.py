@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree, Shaped
@@ -10,6 +11,8 @@ from .._draws import Draws, check_draws
 from .._enn import AbstractENN
 from .._tree import unwrap
 from ..networks import AbstractNetwork
+from ._head import PitmanYor
+from ._parts import AbstractAlpha, ConstantAlpha, FourierField
 
 
 class MeanPrediction(AbstractNetwork):
@@ -59,3 +62,51 @@ class MeanPrediction(AbstractNetwork):
             return mean, self.features(self.enn, x)
         base: AbstractNetwork = unwrap(self.enn.base)  # pyright: ignore[reportAttributeAccessIssue]
         return mean, base.with_features(x)[1]
+
+
+def _input(enn: AbstractENN, x: Float[Array, " features"]) -> Float[Array, " features"]:
+    """Return the input itself."""
+    return x
+
+
+class OnMean(eqx.Module):
+    """Makes the head on the mean prediction of whatever ENN it is given, of the same parts each time.
+
+    For loops in which the ENN changes: `bandits.ActsThrough`, or one program for many trained ENNs.
+    """
+
+    field: FourierField
+    alpha: AbstractAlpha
+    draws: Draws | None
+    features: Callable[[AbstractENN, PyTree[Array]], Float[Array, " features"]]
+    num_classes: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        field: FourierField,
+        *,
+        alpha: float | Float[Array, ""] | AbstractAlpha = 0.1,
+        num_classes: int = 2,
+        draws: Draws | None = None,
+        features: Callable[[AbstractENN, PyTree[Array]], Float[Array, " features"]] = _input,
+    ):
+        """Initialize from parts.
+
+        Args:
+            field: carries the dependence between inputs.
+            alpha: the aleatoric share, a number or a function of standardized features.
+            num_classes: number of outputs of the ENN.
+            draws: the indices of the mean; by default all of a finite support.
+            features: maps an ENN and one example to features for the field; by default the input itself.
+        """
+        self.field = field
+        self.alpha = alpha if isinstance(alpha, AbstractAlpha) else ConstantAlpha(alpha)
+        self.draws = draws
+        self.features = features
+        self.num_classes = num_classes
+
+    def __call__(self, enn: AbstractENN) -> PitmanYor:
+        """Return the head on an ENN."""
+        draws = Draws.all(enn.index) if self.draws is None else self.draws
+        mean = MeanPrediction(enn, draws, self.features)
+        return PitmanYor(mean, self.alpha, 1.0, self.field, self.num_classes)
