@@ -74,7 +74,7 @@ class Calibration(eqx.Module):
         return "\n".join(lines)
 
 
-class _Data(NamedTuple):
+class _Pairs(NamedTuple):
     """Pairs of inputs, and how often each outcome occurs there.
 
     An outcome is a label of either input: the known one, or any class where several labels are counted.
@@ -90,7 +90,7 @@ class _Data(NamedTuple):
     batch_size: int
 
 
-class _Sums(eqx.Module):
+class _PairSums(eqx.Module):
     """Sums over indices: of each outcome, and of each case of several."""
 
     outcomes: LogSum
@@ -98,7 +98,7 @@ class _Sums(eqx.Module):
 
 
 def _losses_of(
-    enn: AbstractENN, temperatures: Float[Array, " temperatures"], data: _Data
+    enn: AbstractENN, temperatures: Float[Array, " temperatures"], data: _Pairs
 ) -> Float[Array, "2 temperatures pairs"]:
     """Return marginal and joint log-loss of each pair at several temperatures, from one pass over the indices."""
     dyads, weights = dyadic_cases(data.tau)
@@ -109,19 +109,19 @@ def _losses_of(
         embeddings = jax.vmap(enn.embed)(jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), x))
         counts = dyads if own is None else own[:, None, :]
 
-        def tally(sums: _Sums, outputs: Float[Array, "samples batch classes"], valid: Array) -> _Sums:
+        def tally(sums: _PairSums, outputs: Float[Array, "samples batch classes"], valid: Array) -> _PairSums:
             log_p = jax.nn.log_softmax(outputs)
             if y is not None:
                 log_p = jnp.take_along_axis(log_p, y.reshape(1, -1, 1), axis=2)
             log_p = log_p.reshape(outputs.shape[0], size, -1)
-            return _Sums(sums.outcomes.add(log_p, valid), sums.cases.add(weigh_counts(counts, log_p), valid))
+            return _PairSums(sums.outcomes.add(log_p, valid), sums.cases.add(weigh_counts(counts, log_p), valid))
 
-        def step(sums: _Sums, zs: Shaped[Array, "samples ..."], valid: Array) -> _Sums:
+        def step(sums: _PairSums, zs: Shaped[Array, "samples ..."], valid: Array) -> _PairSums:
             outputs = outputs_at(enn, embeddings, zs)
             # One temperature at a time, so that the chunk stays in the cache.
             return jax.lax.map(lambda each: tally(each[0], outputs / each[1], valid), (sums, temperatures))
 
-        empty = _Sums(LogSum.zeros(shares.shape), LogSum.zeros((size, counts.shape[-2])))
+        empty = _PairSums(LogSum.zeros(shares.shape), LogSum.zeros((size, counts.shape[-2])))
         start = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (temperatures.size, *leaf.shape)), empty)
         sums = data.draws.fold(step, start)
         count = data.draws.num_samples
@@ -138,7 +138,7 @@ def _losses_of(
 
 @eqx.filter_jit
 def _losses(
-    varying: PyTree, shared: PyTree, numbers: Int[Array, " scales"], temperatures: Array, data: _Data
+    varying: PyTree, shared: PyTree, numbers: Int[Array, " scales"], temperatures: Array, data: _Pairs
 ) -> Float[Array, "scales 2 temperatures pairs"]:
     """Return the losses of several ENNs, in one program that computes once what they share."""
     # The numbers give the axis its size even if nothing varies.
@@ -213,7 +213,7 @@ def _read(
     tau: int,
     num_parameters: int,
     key: PRNGKeyArray,
-) -> _Data:
+) -> _Pairs:
     """Return checked pairs of inputs with their labels."""
     examples = check_examples(enn, "x", x)
     needed = 2 * _PAIRS_PER_PARAMETER * num_parameters
@@ -230,10 +230,10 @@ def _read(
     size = max(1, choose_batch_size(draws, examples.num_outputs) // 2)
     if labels.ndim == 1:
         shares = jnp.full((length, 2), 0.5)
-        return _Data(pairs, labels.reshape(length, 2), shares, None, length, tau, draws, size)
+        return _Pairs(pairs, labels.reshape(length, 2), shares, None, length, tau, draws, size)
     counts = labels.astype(float)
     shares = (counts / (2 * jnp.sum(counts, axis=1, keepdims=True))).reshape(length, -1)
-    return _Data(pairs, None, shares, counts.reshape(length, -1), length, most, draws, size)
+    return _Pairs(pairs, None, shares, counts.reshape(length, -1), length, most, draws, size)
 
 
 def calibrate(
