@@ -43,7 +43,10 @@ ARTIFACT = Artifact(
             num_problems=16,
             num_pools=4,
         ),
-        "paper": Sets(),
+        "paper": Sets(
+            variants=(variant_of("epinet"), variant_of("ensemble", num_particles=10), variant_of("mlp")),
+            num_problems=100,
+        ),
     },
     seed=204,
     run="sets:run",

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator, NullFormatter, StrMethodFormatter
 
 from ..artifact import Artifact, Tolerance
 from ..claims import Claim, Measure, at_least, equals
-from ..configs.decisions import Thesis, thesis_variants
+from ..configs.decisions import Thesis, many_variants, thesis_variants
 from ..configs.testbed import FEW
 from ..stats import Measurement, Rows, rank_correlation
 from ..style import AGENTS, INK
@@ -106,7 +106,7 @@ ARTIFACT = Artifact(
             num_batches=200,
             num_steps=1000,
         ),
-        "paper": Thesis(),
+        "paper": Thesis(variants=many_variants(), input_dims=(2,)),
     },
     seed=_SEED,
     run="thesis:run",

@@ -171,6 +171,36 @@ def thesis_variants(sizes: tuple[int, ...]) -> tuple[Variant, ...]:
     return (*named, *scales, *rates, *plus, *ensembles, variant_of("bbb"), variant_of("hypermodel"))
 
 
+def many_variants() -> tuple[Variant, ...]:
+    """Return many agents that cost little, for a correlation whose error is mostly that of the number of agents.
+
+    Small ensembles, other rates and decays of the authors' sweeps, other index dimensions and prior scales of Figure 9.
+    The cheap ones come first: a run that is stopped has as many agents as can be.
+    """
+    networks = (variant_of("mlp"), *(variant_of("mlp", decay=value) for value in (0.1, 10.0)))
+    sizes = tuple(variant_of("epinet", index_dim=value) for value in (1, 2, 4))
+    scales = tuple(variant_of("epinet", prior_scale=value) for value in (0.0, 1.0, 3.0))
+    rates = tuple(variant_of("dropout", rate=value) for value in (0.3, 0.5, 0.7))
+    small = tuple(variant_of(name, num_particles=size) for size in (2, 3) for name in ("ensemble", "ensemble+"))
+    plus = tuple(variant_of("ensemble+", num_particles=3, prior_scale=value) for value in (1.0, 10.0))
+    large = tuple(variant_of(name, num_particles=10) for name in ("ensemble", "ensemble+"))
+    more = tuple(variant_of("epinet", decay=value) for value in (0.02, 2.0))
+    return (
+        *networks,
+        variant_of("epinet"),
+        variant_of("dropout"),
+        *small,
+        *rates,
+        *sizes,
+        *plus,
+        *scales,
+        *large,
+        variant_of("bbb"),
+        *more,
+        variant_of("hypermodel"),
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class ThesisOf:
     """One agent on the problems of one setting, as a predictor and as the agent of a bandit; see `Thesis`."""
