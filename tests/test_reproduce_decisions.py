@@ -19,6 +19,7 @@ from reproduce.configs.decisions import (
     BanditOf,
     BanditSize,
     Sets,
+    Thesis,
     bandit_variants,
 )
 from reproduce.configs.testbed import variant_of
@@ -237,13 +238,14 @@ def test_the_paper_tier_is_the_original_protocol():
     for unit in REGISTRY["dec_bandits"].at_tier("paper").units().values():
         assert (unit.size.num_steps, unit.size.num_runs, unit.size.batch_size) == (10_000, 20, 128)
         assert unit.size.num_actions == 50 * unit.size.input_dim == 500
-    thesis_units = REGISTRY["dec_thesis"].at_tier("paper").units().values()
-    assert {(unit.input_dim, unit.temperature) for unit in thesis_units} == {
-        (d, r) for d in (2, 10) for r in (0.01, 0.1, 0.5)
-    }
-    assert {(u.num_steps, u.num_problems, u.batch_size, u.actions_per_dim) for u in thesis_units} == {
-        (10_000, 20, 128, 50)
-    }
+    default = Thesis().units().values()
+    assert {(unit.input_dim, unit.temperature) for unit in default} == {(d, r) for d in (2, 10) for r in (0.01, 0.1, 0.5)}
+    assert {unit.num_problems for unit in default} == {20}
+    # What was run has more agents on fewer problems, of two dimensions; a bandit is as long as the authors'.
+    run = REGISTRY["dec_thesis"].at_tier("paper").units().values()
+    assert {unit.input_dim for unit in run} == {2} and {unit.temperature for unit in run} == {0.01, 0.1, 0.5}
+    for units in (default, run):
+        assert {(u.num_steps, u.batch_size, u.actions_per_dim) for u in units} == {(10_000, 128, 50)}
 
 
 def replace_count(knowledge, count):

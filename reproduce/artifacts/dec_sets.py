@@ -59,7 +59,7 @@ ARTIFACT = Artifact(
         "truth": Tolerance(absolute=0.01),
         "ratio": Tolerance(absolute=0.02),
     },
-    minutes={"smoke": 1, "laptop": 1, "paper": 30},
+    minutes={"smoke": 1, "laptop": 1, "paper": 10},
     data="problems of the Neural Testbed",
     exact=True,
     caption="What a chosen set earns beyond a random one, at two temperatures of the labels.",
