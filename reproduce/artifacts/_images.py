@@ -7,6 +7,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from ..artifact import Artifact, Tolerance
 from ..claims import Claim, Difference, Ratio, RelativeChange, Select, at_least, at_most, equals, select
@@ -111,6 +112,13 @@ def shown_at(rows: Rows, counts: Mapping[str, int]) -> Rows:
 def sizes_of(rows: Rows, agent: str) -> list[int]:
     """Return the sizes that an agent has, in increasing order."""
     return sorted(values_of(where(rows, agent=agent), "size"))
+
+
+def label_cifar_sizes(ax: Axes) -> None:
+    """Make the axis of parameters logarithmic, with labels for CIFAR's ResNets and their ensembles."""
+    ax.set_xscale("log")
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_xticks([3e5, 1e6, 3e6], ["0.3 M", "1 M", "3 M"])
 
 
 def mean_of(rows: Rows, metric: str, **wanted: Any) -> Measurement:

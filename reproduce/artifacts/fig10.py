@@ -5,7 +5,6 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
 
 from ..artifact import Tolerance
 from ..claims import Claim, Difference, at_most
@@ -13,7 +12,18 @@ from ..configs.cifar_bank import CifarScaling
 from ..configs.images import DIGITS
 from ..stats import LARGEST, NETWORKS, Rows, values_of, where
 from ..style import AGENTS, add_legend
-from ._images import COSTS, METRICS, SCALED, TRAINED, banked, image_artifact, of, scaling_claims, scaling_figure
+from ._images import (
+    COSTS,
+    METRICS,
+    SCALED,
+    TRAINED,
+    banked,
+    image_artifact,
+    label_cifar_sizes,
+    of,
+    scaling_claims,
+    scaling_figure,
+)
 from ._replication import RECIPES
 
 _PLACE = "Appendix G.3, Figure 10"
@@ -128,9 +138,7 @@ def _panel(ax: Axes, rows: Rows, metric: str) -> None:
             points.append((sized[0]["parameters"], *NETWORKS.mean(sized, metric)))
         xs, means, bars = zip(*points, strict=True)
         ax.errorbar(xs, means, yerr=bars, capsize=2, **{"markersize": 4, **look})
-    ax.set_xscale("log")
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.set_xticks([3e5, 1e6, 3e6], ["0.3 M", "1 M", "3 M"])
+    label_cifar_sizes(ax)
 
 
 def draw(rows: Rows) -> Figure:

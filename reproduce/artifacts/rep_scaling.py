@@ -6,12 +6,11 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
 
 from ..claims import Claim, Difference, Exact, at_most
 from ..stats import BASES, Rows, values_of
 from ..style import add_legend
-from ._images import METRICS
+from ._images import METRICS, label_cifar_sizes
 from ._replication import RECIPES, epinets, errorbar, look_of, shown, study_figure
 
 ARTIFACT = study_figure(
@@ -86,9 +85,7 @@ def _panel(ax: Axes, rows: Rows, metric: str) -> None:
     for _, own, by, look in series:
         groups = [[row for row in own if row[by] == value] for value in sorted(values_of(own, by))]
         errorbar(ax, [BASES.mean(group, "parameters")[0] for group in groups], groups, metric, **look)
-    ax.set_xscale("log")
-    # Labels between powers of ten would run into one another.
-    ax.xaxis.set_minor_formatter(NullFormatter())
+    label_cifar_sizes(ax)
 
 
 def draw(rows: Rows) -> Figure:
