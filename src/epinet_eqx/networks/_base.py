@@ -45,8 +45,8 @@ def _refuse_shared(base: Any, features: Any) -> None:
     shared = [leaf for leaf in jax.tree.leaves(features) if eqx.is_array(leaf) and id(leaf) in held]
     if shared:
         raise ValueError(
-            f"`features` must not hold arrays of `base`; got {len(shared)} in both. A network of this library yields its "
-            "features itself: `attach(net, ...)`. Any other yields both in one pass by "
+            f"`features` must not hold arrays of `base`; got {len(shared)} in both. A network of this library yields "
+            "its features itself: `attach(net, ...)`. Any other yields both in one pass by "
             "`attach(lambda net, x: (output, features), params=net, ...)`, or by `networks.Tapped`."
         )
 
