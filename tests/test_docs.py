@@ -57,6 +57,9 @@ def shared_results(tmp_path_factory):
 @pytest.mark.long
 @pytest.mark.parametrize("page", RUN)
 def test_page_runs_and_prints_what_it_shows(page, tmp_path, request):
+    # Large packages are no part of the test environment; `nox -s tests_large` has them.
+    for package in make_pictures.NEEDS.get(page, ()):
+        pytest.importorskip(package)
     if page in make_pictures.ALONE:
         printed, folder = run([page], tmp_path)[page], tmp_path
     else:
