@@ -62,7 +62,7 @@ class FunctionNetwork(AbstractNetwork):
             return output, self.features(*arguments)
         # A model of Keras with two outputs returns a list.
         if not (isinstance(output, tuple | list) and len(output) == 2):
-            found = f"an array of shape {output.shape}" if eqx.is_array(output) else type(output).__name__
+            found = f"an array of shape {output.shape}" if isinstance(output, jax.Array) else type(output).__name__
             raise ValueError(
                 "`base` must return a pair `(output, features)` when `features` is not given (`networks.Tapped` takes "
                 f"them from a layer of an Equinox model); got {found}."
