@@ -4,7 +4,7 @@ import difflib
 import importlib
 from collections.abc import Iterable, Sequence
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import equinox as eqx
 import jax
@@ -12,6 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, PyTree, Shaped
+
+Scalar: TypeAlias = float | Float[Array, ""]
+"""A number, or an array of one, which may be traced: sweeping it compiles once."""
 
 
 def require_package(name: str, *, extra: str = "data") -> ModuleType:
@@ -168,14 +171,24 @@ def raise_wrong_input(name: str, model: str, x: PyTree, error: Exception) -> NoR
     ) from error
 
 
-def check_scalar(name: str, value: Float[Array, ""], *, minimum: float = -float("inf")) -> Float[Array, ""]:
-    """Return `value`, which must be finite and at least `minimum`."""
-    found = "" if is_traced(value) else f"; got {float(value)}"
+def check_scalar(name: str, value: Any, *, minimum: float = -float("inf"), dtype: Any = float) -> Float[Array, ""]:
+    """Return `value` as an array, which must be finite and at least `minimum`."""
+    array = jnp.asarray(value, dtype=dtype)
+    found = "" if is_traced(array) else f"; got {float(array)}"
     bound = "" if minimum == -float("inf") else f" and at least {minimum:g}"
-    number = on_host(value)
+    number = on_host(array)
     # A comparison of its own for infinity, since `isfinite` of NumPy and of JAX take each only their own arrays.
     failed = ~((number >= minimum) & (abs(number) < float("inf")))
-    return require(value, failed, f"`{name}` must be finite{bound}{found}.")
+    return require(array, failed, f"`{name}` must be finite{bound}{found}.")
+
+
+def check_share(name: str, value: Scalar, *, below_one: bool = False) -> Float[Array, ""]:
+    """Return `value` as an array, which must be from 0 to 1, or below 1."""
+    array = jnp.asarray(value, dtype=float)
+    found = "" if is_traced(array) else f"; got {float(array)}"
+    number = on_host(array)
+    failed = ~((number >= 0) & ((number < 1) if below_one else (number <= 1)))
+    return require(array, failed, f"`{name}` must be {'in [0, 1)' if below_one else 'from 0 to 1'}{found}.")
 
 
 def num_examples(name: str, tree: PyTree) -> int:

@@ -1,6 +1,7 @@
 """The interface of an epistemic neural network (Section 3)."""
 
 import abc
+from typing import TypeAlias
 
 import equinox as eqx
 import jax
@@ -10,6 +11,9 @@ from jaxtyping import Array, Float, PyTree, Shaped
 
 from ._checks import check_shape
 from .indices import AbstractIndex
+
+Indices: TypeAlias = PyTree[Shaped[Array, "samples ..."]]
+"""Many indices, along the leading axis of each array; most kinds of index are a single array."""
 
 
 class AbstractENN(eqx.Module):
@@ -26,9 +30,7 @@ class AbstractENN(eqx.Module):
         """Return the part of the prediction at one input that all indices share."""
 
     @abc.abstractmethod
-    def heads(
-        self, embedding: PyTree[Array], zs: PyTree[Shaped[Array, "samples ..."]]
-    ) -> Float[Array, "samples classes"]:
+    def heads(self, embedding: PyTree[Array], zs: Indices) -> Float[Array, "samples classes"]:
         """Return the outputs (logits, or the mean of a regression) at many indices, in the cheapest exact way."""
 
     def head(self, embedding: PyTree[Array], z: PyTree[Shaped[Array, "..."]]) -> Float[Array, " classes"]:

@@ -9,26 +9,29 @@ import secrets
 import shutil
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import safetensors
 
 # The first bytes of PyTorch files: a zip archive, and the magic number of the older format as a pickle.
 TORCH_STARTS = (b"PK\x03\x04", b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.")
+StrPath: TypeAlias = str | os.PathLike[str]
+"""A path of the file system."""
+
 _BLOCK_BYTES = 2**19
 _ROW_WORDS = 512
 _ROW_BYTES = 8 * _ROW_WORDS
 
 
-def require_folder(name: str, path: str | os.PathLike[str]) -> pathlib.Path:
+def require_folder(name: str, path: StrPath) -> pathlib.Path:
     """Return `path`, which must be an existing folder."""
     if not pathlib.Path(path).is_dir():
         raise FileNotFoundError(f"`{name}` must be an existing folder; got {os.fspath(path)!r}.")
     return pathlib.Path(path)
 
 
-def require_file(path: str | os.PathLike[str]) -> pathlib.Path:
+def require_file(path: StrPath) -> pathlib.Path:
     """Return `path`, which must be an existing file."""
     if not pathlib.Path(path).is_file():
         raise FileNotFoundError(f"The file {os.fspath(path)!r} is missing.")
@@ -75,7 +78,7 @@ def write_json(path: pathlib.Path, value: Any) -> None:
         temporary.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
-def read_json(path: str | os.PathLike[str]) -> Any:
+def read_json(path: StrPath) -> Any:
     """Return the content of a JSON file."""
     try:
         return json.loads(require_file(path).read_text())
@@ -83,7 +86,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         raise ValueError(f"{os.fspath(path)!r} must be a JSON file; {error}.") from None
 
 
-def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+def read_npz(path: StrPath) -> dict[str, np.ndarray]:
     """Return the arrays of an npz file; numpy refuses arrays of objects, which could run code."""
     path = require_file(path)
     try:
@@ -98,7 +101,7 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         raise ValueError(f"{os.fspath(path)!r} must be an npz file of plain arrays, and whole; {error}.") from None
 
 
-def open_safetensors(path: str | os.PathLike[str]) -> Any:
+def open_safetensors(path: StrPath) -> Any:
     """Return an opened safetensors file, which validates its header."""
     if not pathlib.Path(path).is_file():
         raise FileNotFoundError(f"`path` must name an existing file; got {os.fspath(path)!r}.")

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ._files import StrPath
+
 # The largest file that is meant, a split of CIFAR-100, has 250,000 instructions.
 _MAX_INSTRUCTIONS = 2**19
 _INTEGERS = ("BININT", "BININT1", "BININT2", "LONG1", "INT", "LONG")
@@ -272,7 +274,7 @@ def _plain(value: Any, *, nested: bool = False) -> Any:
     raise ValueError(f"a {type(value).__name__.removeprefix('_')}")
 
 
-def read_pickled_arrays(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_pickled_arrays(path: StrPath) -> dict[str, Any]:
     """Return the dictionary of a pickle: arrays, numbers and strings, and lists of them.
 
     Files written by Python 2, such as CIFAR's "python version", are read as well.

@@ -16,7 +16,7 @@ import numpy as np
 import safetensors.flax
 from jaxtyping import Array
 
-from ._files import atomic_file, open_safetensors
+from ._files import StrPath, atomic_file, open_safetensors
 
 _T = TypeVar("_T")
 _FORMAT = "epinet_eqx 4"
@@ -74,7 +74,7 @@ def _saved_form(name: str, leaf: Any) -> Array:
     return array
 
 
-def _raw_header(path: str | os.PathLike[str]) -> bytes:
+def _raw_header(path: StrPath) -> bytes:
     """Return the raw header of a safetensors file: its length in 8 bytes, then JSON."""
     with open(path, "rb") as file:
         length = file.read(8)
@@ -91,7 +91,7 @@ def _header_checksum(header: bytes, stated: str) -> str:
     return f"{zlib.crc32(header.replace(_entry(_OF_HEADER, stated), _entry(_OF_HEADER, _BLANK_HEADER))):08x}"
 
 
-def _data_checksum(path: str | os.PathLike[str], start: int) -> str:
+def _data_checksum(path: StrPath, start: int) -> str:
     """Return the checksum of what follows the header: a hash of the sums of blocks of 16 KiB.
 
     The file is mapped and added up as 64-bit words, at ten times the speed of CRC-32 and without a copy: arrays are
@@ -116,7 +116,7 @@ def _write_checksums(path: pathlib.Path) -> None:
         file.write(header.replace(_entry(_OF_HEADER, _BLANK_HEADER), _entry(_OF_HEADER, checksum)))
 
 
-def save(path: str | os.PathLike[str], model: Any, config: Mapping[str, Any] | None = None) -> None:
+def save(path: StrPath, model: Any, config: Mapping[str, Any] | None = None) -> None:
     """Write every array of `model`, frozen ones included, to one safetensors file.
 
     The write is atomic: if it is interrupted, the former file is unchanged. The header holds checksums of itself and of
@@ -143,7 +143,7 @@ def save(path: str | os.PathLike[str], model: Any, config: Mapping[str, Any] | N
         _write_checksums(temporary)
 
 
-def _damaged(path: str | os.PathLike[str], reason: str) -> ValueError:
+def _damaged(path: StrPath, reason: str) -> ValueError:
     """Return the error for a file that differs from what `save` wrote."""
     return ValueError(f"`path` must be a file as `save` wrote it; {os.fspath(path)!r} is damaged: {reason}.")
 
@@ -153,7 +153,7 @@ def _shapes(file: Any) -> dict[str, tuple[int, ...]]:
     return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (not a dictionary)
 
 
-def _checked_header(path: str | os.PathLike[str], file: Any) -> Header:
+def _checked_header(path: StrPath, file: Any) -> Header:
     """Return the header of an opened file after comparing it with its checksum, if it has one."""
     metadata = file.metadata() or {}
     form = metadata.get("format")
@@ -171,14 +171,14 @@ def _checked_header(path: str | os.PathLike[str], file: Any) -> Header:
     return Header(metadata["version"], config)
 
 
-def _check_data(path: str | os.PathLike[str], file: Any) -> None:
+def _check_data(path: StrPath, file: Any) -> None:
     """Raise if the data of an opened file do not have the checksum of its header, which was checked."""
     stated = file.metadata().get(_OF_DATA)
     if stated is not None and stated != _data_checksum(path, len(_raw_header(path))):
         raise _damaged(path, "its arrays do not have the checksum that its header states")
 
 
-def read_header(path: str | os.PathLike[str]) -> Header:
+def read_header(path: StrPath) -> Header:
     """Return the version and the configuration of a saved file, without reading its arrays."""
     with open_safetensors(path) as file:
         return _checked_header(path, file)
@@ -197,7 +197,7 @@ def _mismatches(expected: dict[str, Any], file: Any) -> list[str]:
     return phrases
 
 
-def load(path: str | os.PathLike[str], like: _T | Callable[[dict[str, Any]], _T]) -> _T:
+def load(path: StrPath, like: _T | Callable[[dict[str, Any]], _T]) -> _T:
     """Read a model that `save` wrote.
 
     Nothing in the file runs: it holds arrays and JSON only. Checksums of the header and of the data are verified, so a

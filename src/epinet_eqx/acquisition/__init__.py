@@ -6,17 +6,17 @@ asked = batch_bald(enn, pool, 10, draws, key=key).positions
 ```
 """
 
-from ._acquire import acquire as acquire
-from ._acquire import balanced_start as balanced_start
 from ._active_learning import Acquisition as Acquisition
 from ._active_learning import ActiveRun as ActiveRun
+from ._active_learning import PoolLearner as PoolLearner
+from ._active_learning import acquire as acquire
 from ._active_learning import at_random as at_random
+from ._active_learning import balanced_start as balanced_start
 from ._active_learning import by_batch_bald as by_batch_bald
 from ._active_learning import by_score as by_score
 from ._active_learning import run_active_learning as run_active_learning
 from ._batch_bald import BatchChoice as BatchChoice
 from ._batch_bald import batch_bald as batch_bald
-from ._pool_learner import PoolLearner as PoolLearner
 from ._scores import bald_scores as bald_scores
 from ._scores import entropy_scores as entropy_scores
 from ._scores import epig_scores as epig_scores

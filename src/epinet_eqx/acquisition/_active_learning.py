@@ -1,4 +1,4 @@
-"""Active learning in rounds: train, evaluate, query."""
+"""Active learning in rounds: train on the labels so far, evaluate, query."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,17 +7,140 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from .._checks import check_positive, num_examples, require
+from .._checks import (
+    Scalar,
+    check_available,
+    check_finite,
+    check_labels,
+    check_positive,
+    check_scalar,
+    is_traced,
+    num_examples,
+    require,
+)
 from .._draws import Draws
 from .._enn import AbstractENN
 from .._keys import named_keys
 from .._xla import jit_for_one_run
-from ..losses import Batch
-from ._acquire import acquire
+from ..losses import AbstractLoss, Batch, share_prior
+from ..training import EpistemicObjective, UniformBatches, init_state, train_steps
 from ._batch_bald import batch_bald
-from ._pool_learner import PoolLearner
+
+
+class PoolLearner(eqx.Module):
+    """Trains an ENN from scratch in each round, for the same number of steps."""
+
+    make_enn: Callable[[PRNGKeyArray], AbstractENN]
+    loss: AbstractLoss | Callable[[PRNGKeyArray], AbstractLoss]
+    optimizer: optax.GradientTransformation
+    num_steps: int = eqx.field(static=True)
+    batch_size: int = eqx.field(static=True)
+    num_index_samples: int = eqx.field(static=True)
+    prior_power: Float[Array, ""]
+
+    def __init__(
+        self,
+        make_enn: Callable[[PRNGKeyArray], AbstractENN],
+        loss: AbstractLoss | Callable[[PRNGKeyArray], AbstractLoss],
+        *,
+        optimizer: optax.GradientTransformation | None = None,
+        num_steps: int = 500,
+        batch_size: int = 32,
+        num_index_samples: int = 8,
+        prior_power: Scalar = 1.0,
+    ):
+        """Initialize the learner.
+
+        Args:
+            make_enn: makes the ENN before training from a key.
+            loss: the loss, or a function that makes it from a key. Its penalty is that of all labels together: it is
+                divided by their number, as in `ENNAgent`.
+            optimizer: any optax optimizer; Adam with a learning rate of 1e-3 by default.
+            num_steps: training steps of a round.
+            batch_size: number of examples of a step, drawn uniformly with replacement.
+            num_index_samples: index samples of a step.
+            prior_power: power of the number of labels that the penalty is divided by, as in `ENNAgent`.
+        """
+        check_positive("num_steps", num_steps)
+        check_positive("batch_size", batch_size)
+        check_positive("num_index_samples", num_index_samples)
+        self.make_enn = make_enn
+        self.loss = loss
+        self.optimizer = optax.adam(1e-3) if optimizer is None else optimizer
+        self.num_steps = num_steps
+        self.batch_size = batch_size
+        self.num_index_samples = num_index_samples
+        self.prior_power = check_scalar("prior_power", prior_power, minimum=0.0)
+
+    def train(self, data: Batch, num_labels: Int[Array, ""], *, key: PRNGKeyArray) -> AbstractENN:
+        """Return the ENN trained on the first `num_labels` examples; all parameters are NaN if training diverged."""
+        enn_key, loss_key, train_key = named_keys(key, "enn", "loss", "train")
+        loss = self.loss if isinstance(self.loss, AbstractLoss) else self.loss(loss_key)
+        state, _ = train_steps(
+            init_state(self.make_enn(enn_key), self.optimizer, key=train_key),
+            data,
+            EpistemicObjective(
+                share_prior(loss, num_labels.astype(float) ** self.prior_power),
+                num_index_samples=self.num_index_samples,
+            ),
+            self.optimizer,
+            batches=UniformBatches(self.batch_size),
+            num_steps=self.num_steps,
+            data_size=num_labels,
+        )
+        diverged = state.step < self.num_steps
+        return jax.tree.map(
+            lambda leaf: jnp.where(diverged, jnp.nan, leaf) if eqx.is_inexact_array(leaf) else leaf, state.model
+        )
+
+
+def acquire(
+    scores: Float[Array, " batch"], batch_size: int, *, available: Bool[Array, " batch"] | None = None
+) -> Int[Array, " acquired"]:
+    """Return the positions of the inputs with the largest scores, largest first; ties go to the earlier.
+
+    Args:
+        scores: a score of each input of the pool.
+        batch_size: how many inputs to choose.
+        available: which inputs may be chosen; by default all.
+    """
+    if scores.ndim != 1:
+        raise ValueError(f"`scores` must hold one score per input; got shape {scores.shape}.")
+    free = check_available("batch_size", batch_size, scores.shape[0], available)
+    scores = check_finite("scores", scores)
+    return jax.lax.top_k(jnp.where(free, scores, -jnp.inf), batch_size)[1]
+
+
+def balanced_start(
+    y: Int[Array, " batch"], num_classes: int, per_class: int, *, key: PRNGKeyArray
+) -> Int[Array, " start"]:
+    """Return the positions of `per_class` random examples of each class, the usual start of active learning.
+
+    Args:
+        y: labels of the pool.
+        num_classes: the number of classes.
+        per_class: number of examples of each class.
+        key: random key.
+    """
+    check_positive("num_classes", num_classes)
+    check_positive("per_class", per_class)
+    check_labels("y", y, num_classes)
+    counts = jnp.bincount(y, length=num_classes)
+    few = "" if is_traced(counts) else f"; got {int(jnp.min(counts))} of class {int(jnp.argmin(counts))}"
+    message = f"`y` must hold at least {per_class} labels of each of the {num_classes} classes{few}."
+    y = require(y, jnp.min(counts) < per_class, message)
+    # Random ranks within each class; the lowest ranks are taken.
+    order = jr.permutation(key, y.shape[0])
+    shuffled = y[order]
+    members = (shuffled[:, None] == jnp.arange(num_classes, dtype=y.dtype)[None, :]).astype(jnp.int32)
+    rank = jnp.sum(jnp.cumsum(members, axis=0) * members, axis=1) - 1
+    place = jnp.where(rank < per_class, shuffled.astype(jnp.int32) * per_class + rank, num_classes * per_class)
+    start = jnp.zeros(num_classes * per_class + 1, order.dtype).at[place].set(order)
+    return start[:-1]
+
 
 Acquisition = Callable[..., Int[Array, " size"]]
 """A rule that chooses inputs to label.

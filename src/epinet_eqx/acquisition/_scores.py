@@ -8,7 +8,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, PyTree, Shaped
 
 from .._checks import check_positive
 from .._draws import Draws, LogSum, check_draws, check_result, choose_batch_size, map_batches, outputs_at
-from .._enn import AbstractENN
+from .._enn import AbstractENN, Indices
 from .._examples import check_examples, check_targets
 from .._likelihoods import CATEGORICAL, AbstractLikelihood, check_classes
 from .._xla import sum_by_product
@@ -31,19 +31,13 @@ class _Expected(AbstractWrapper):
         """Return the embedding of the ENN."""
         return self.enn.embed(x)
 
-    def heads(
-        self, embedding: PyTree[Array], zs: PyTree[Shaped[Array, "samples ..."]]
-    ) -> Float[Array, "samples targets"]:
+    def heads(self, embedding: PyTree[Array], zs: Indices) -> Float[Array, "samples targets"]:
         """Return the expected targets at many indices."""
         return jax.vmap(self.likelihood.mean)(self.enn.heads(embedding, zs))
 
 
 def variance_scores(
-    enn: AbstractENN,
-    x: PyTree[ArrayLike],
-    draws: Draws,
-    *,
-    likelihood: AbstractLikelihood = CATEGORICAL,
+    enn: AbstractENN, x: PyTree[ArrayLike], draws: Draws, *, likelihood: AbstractLikelihood = CATEGORICAL
 ) -> Float[Array, " batch"]:
     r"""Return the variance over $z \sim P_Z$ of the expected target at each input, summed over the outputs.
 
@@ -59,20 +53,12 @@ def variance_scores(
     return jnp.sum(found.variance, axis=-1)
 
 
-def entropy_scores(
-    enn: AbstractENN,
-    x: PyTree[ArrayLike],
-    draws: Draws,
-) -> Float[Array, " batch"]:
+def entropy_scores(enn: AbstractENN, x: PyTree[ArrayLike], draws: Draws) -> Float[Array, " batch"]:
     """Return the entropy of the marginal prediction at each input, noise included; arguments as in `bald_scores`."""
     return uncertainty(enn, x, draws).total
 
 
-def margin_scores(
-    enn: AbstractENN,
-    x: PyTree[ArrayLike],
-    draws: Draws,
-) -> Float[Array, " batch"]:
+def margin_scores(enn: AbstractENN, x: PyTree[ArrayLike], draws: Draws) -> Float[Array, " batch"]:
     """Return how close the two most probable classes are: minus the difference of their marginal probabilities.
 
     The arguments are those of `bald_scores`.
@@ -84,11 +70,7 @@ def margin_scores(
     return top[:, 1] - top[:, 0]
 
 
-def bald_scores(
-    enn: AbstractENN,
-    x: PyTree[ArrayLike],
-    draws: Draws,
-) -> Float[Array, " batch"]:
+def bald_scores(enn: AbstractENN, x: PyTree[ArrayLike], draws: Draws) -> Float[Array, " batch"]:
     r"""Return the mutual information $I(y; z)$ of the label and the index at each input, in nats (BALD).
 
     Indices and pool are streamed in chunks: beside the pool itself and its scores, memory grows with neither. The
@@ -125,12 +107,7 @@ def _repeated_losses(
 
 
 def joint_loss_scores(
-    enn: AbstractENN,
-    x: PyTree[ArrayLike],
-    draws: Draws,
-    *,
-    y: Int[ArrayLike, " batch"] | None = None,
-    tau: int = 10,
+    enn: AbstractENN, x: PyTree[ArrayLike], draws: Draws, *, y: Int[ArrayLike, " batch"] | None = None, tau: int = 10
 ) -> Float[Array, " batch"]:
     r"""Return the joint log-loss of seeing the label of each input $\tau$ times (Eq. 2), in total nats.
 
@@ -201,10 +178,7 @@ def _epig(
 
 
 def epig_scores(
-    enn: AbstractENN,
-    x: PyTree[ArrayLike],
-    targets: PyTree[ArrayLike],
-    draws: Draws,
+    enn: AbstractENN, x: PyTree[ArrayLike], targets: PyTree[ArrayLike], draws: Draws
 ) -> Float[Array, " batch"]:
     r"""Return the expected predictive information gain: $I(y; y_*)$ in nats, averaged over target inputs $x_*$.
 

@@ -20,6 +20,7 @@ learner = learner.observe(candidates[decision.action], reward)
 from ._agent import AbstractBanditAgent as AbstractBanditAgent
 from ._agent import ENNAgent as ENNAgent
 from ._agent import LearnerState as LearnerState
+from ._agent import ReplayBuffer as ReplayBuffer
 from ._bandits import AbstractBandit as AbstractBandit
 from ._bandits import ClassificationBandit as ClassificationBandit
 from ._bandits import LinearBandit as LinearBandit
@@ -27,7 +28,6 @@ from ._bandits import NeuralBandit as NeuralBandit
 from ._bandits import Round as Round
 from ._learner import Decision as Decision
 from ._learner import OnlineLearner as OnlineLearner
-from ._replay import ReplayBuffer as ReplayBuffer
 from ._reward_models import AbstractRewardModel as AbstractRewardModel
 from ._reward_models import BernoulliReward as BernoulliReward
 from ._reward_models import GaussianReward as GaussianReward

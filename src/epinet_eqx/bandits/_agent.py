@@ -1,4 +1,4 @@
-"""Agents for bandits: the interface, and the agent that learns an ENN."""
+"""Agents for bandits: the interface, and the agent that learns an ENN from a replay buffer."""
 
 import abc
 from collections.abc import Callable
@@ -11,16 +11,55 @@ import jax.random as jr
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
-from .._checks import check_positive, check_scalar
+from .._checks import Scalar, check_positive, check_scalar
 from .._draws import outputs_at
 from .._enn import AbstractENN
 from .._keys import named_keys
 from .._tree import trainable_mask
 from ..losses import AbstractLoss, Batch, anchored, share_prior
 from ..training import EpistemicObjective, TrainState, loop_steps
-from ._replay import ReplayBuffer
 from ._reward_models import AbstractRewardModel
 from ._rules import AbstractRule
+
+
+class ReplayBuffer(eqx.Module):
+    """A ring buffer; each observation keeps the number that identifies it to the bootstrap.
+
+    The count of observations is an argument, not a field: it is shared by all members of a `vmap`, which then write to
+    the same slot.
+    """
+
+    data: Batch
+
+    @classmethod
+    def empty(cls, x: PyTree[Any], y: Any, capacity: int) -> "ReplayBuffer":
+        """Return a buffer of zeros for inputs and targets of these shapes."""
+
+        def zeros(leaf: Any) -> Array:
+            return jnp.zeros((capacity, *leaf.shape), leaf.dtype)
+
+        return cls(Batch(jax.tree.map(zeros, x), zeros(y), jnp.zeros(capacity, jnp.int32)))
+
+    @property
+    def capacity(self) -> int:
+        """The number of observations that are kept."""
+        return self.data.i.shape[-1]
+
+    def add(self, number: Int[Array, ""], x: PyTree[Array], y: Shaped[Array, "..."]) -> "ReplayBuffer":
+        """Return the buffer with observation `number`, counted from zero, in place of the oldest."""
+        slot = number % self.capacity
+        new = (x, y, number.astype(jnp.int32))
+        old = (self.data.x, self.data.y, self.data.i)
+        # Setting an entry would broadcast it.
+        shapes = [jax.tree.map(lambda leaf: leaf.shape[1:], old[0]), jax.tree.map(jnp.shape, x)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"`x` must have the shape of a candidate, {shapes[0]}; got {shapes[1]}.")
+        return ReplayBuffer(Batch(*jax.tree.map(lambda leaf, entry: leaf.at[slot].set(entry), old, new)))
+
+    def sample(self, count: Int[Array, ""], batch_size: int, *, key: PRNGKeyArray) -> Batch:
+        """Draw observations uniformly, with replacement, after `count` have been added."""
+        slots = jr.randint(key, (batch_size,), 0, jnp.minimum(count, self.capacity))
+        return jax.tree.map(lambda leaf: leaf[slots], self.data)
 
 
 class AbstractBanditAgent(eqx.Module):
@@ -36,13 +75,7 @@ class AbstractBanditAgent(eqx.Module):
 
     @abc.abstractmethod
     def observe(
-        self,
-        state: PyTree,
-        step: Int[Array, ""],
-        x: PyTree[Array],
-        reward: Float[Array, ""],
-        *,
-        key: PRNGKeyArray,
+        self, state: PyTree, step: Int[Array, ""], x: PyTree[Array], reward: Float[Array, ""], *, key: PRNGKeyArray
     ) -> PyTree:
         """Return the state after action `x` earned `reward` in step `step`, counted from zero."""
 
@@ -101,7 +134,7 @@ class ENNAgent(AbstractBanditAgent):
         num_index_samples: int | None = 8,
         buffer_size: int | None = None,
         anchored: bool = False,
-        prior_power: float | Float[Array, ""] = 1.0,
+        prior_power: Scalar = 1.0,
     ):
         """Initialize the agent.
 
@@ -137,7 +170,7 @@ class ENNAgent(AbstractBanditAgent):
         self.num_index_samples = num_index_samples
         self.buffer_size = buffer_size
         self.anchored = anchored
-        self.prior_power = check_scalar("prior_power", jnp.asarray(prior_power, dtype=float), minimum=0.0)
+        self.prior_power = check_scalar("prior_power", prior_power, minimum=0.0)
 
     def init(self, inputs: PyTree[Any], capacity: int, *, key: PRNGKeyArray) -> LearnerState:
         """Return the state before the first step."""

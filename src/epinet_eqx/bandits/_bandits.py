@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from .._checks import check_finite, check_labels, check_positive, check_scalar, is_traced
+from .._checks import Scalar, check_finite, check_labels, check_positive, check_scalar, is_traced
 from .._keys import named_keys
 from ..testbed import GenerativeModel
 
@@ -47,10 +47,7 @@ class LinearBandit(AbstractBandit):
     noise_scale: Float[Array, ""]
 
     def __init__(
-        self,
-        inputs: Float[Array, "actions features"],
-        theta: Float[Array, " features"],
-        noise_scale: float | Float[Array, ""] = 0.1,
+        self, inputs: Float[Array, "actions features"], theta: Float[Array, " features"], noise_scale: Scalar = 0.1
     ):
         r"""Initialize from the features of the actions, $\theta$, and the standard deviation $\sigma$ of the noise."""
         if inputs.ndim != 2 or inputs.size == 0:
@@ -59,11 +56,11 @@ class LinearBandit(AbstractBandit):
             raise ValueError(f"`theta` must have one entry per feature, {inputs.shape[1]}; got shape {theta.shape}.")
         self.inputs = check_finite("inputs", inputs)
         self.theta = check_finite("theta", theta)
-        self.noise_scale = check_scalar("noise_scale", jnp.asarray(noise_scale, dtype=float), minimum=0.0)
+        self.noise_scale = check_scalar("noise_scale", noise_scale, minimum=0.0)
 
     @classmethod
     def generate(
-        cls, input_dim: int, num_actions: int, noise_scale: float | Float[Array, ""] = 0.1, *, key: PRNGKeyArray
+        cls, input_dim: int, num_actions: int, noise_scale: Scalar = 0.1, *, key: PRNGKeyArray
     ) -> "LinearBandit":
         r"""Draw a bandit: standard normal $\theta$, and actions on the unit sphere."""
         check_positive("input_dim", input_dim)
@@ -100,7 +97,7 @@ class NeuralBandit(AbstractBandit):
 
     @classmethod
     def generate(
-        cls, input_dim: int, num_actions: int, temperature: float | Float[Array, ""] = 0.1, *, key: PRNGKeyArray
+        cls, input_dim: int, num_actions: int, temperature: Scalar = 0.1, *, key: PRNGKeyArray
     ) -> "NeuralBandit":
         r"""Draw a problem of the testbed: the model by its prior, and standard normal inputs.
 

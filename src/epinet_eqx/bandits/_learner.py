@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from .._checks import check_finite, check_positive, is_traced, num_examples
+from .._checks import Scalar, check_finite, check_positive, is_traced, num_examples
 from .._keys import named_keys
 from .._xla import jit_unoptimized
 from ._agent import AbstractBanditAgent
@@ -86,7 +86,7 @@ class OnlineLearner(eqx.Module):
             )
         return decision
 
-    def observe(self, x: PyTree[Array], reward: float | Float[Array, ""]) -> "OnlineLearner":
+    def observe(self, x: PyTree[Array], reward: Scalar) -> "OnlineLearner":
         """Return the learner after one more observation.
 
         Args:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .._checks import check_finite, check_positive, is_traced, refuse_nan, require
+from .._checks import Scalar, check_finite, check_positive, check_share, is_traced, refuse_nan
 
 
 def share_best(values: Float[Array, "*batch actions"]) -> Float[Array, "*batch actions"]:
@@ -22,13 +22,6 @@ def share_best(values: Float[Array, "*batch actions"]) -> Float[Array, "*batch a
 def draw_action(probs: Float[Array, " actions"], *, key: PRNGKeyArray) -> Int[Array, ""]:
     """Draw an action from its probabilities."""
     return jr.categorical(key, jnp.log(probs))
-
-
-def unit_scalar(name: str, value: float | Float[Array, ""]) -> Float[Array, ""]:
-    """Return `value` as an array; it must be a probability."""
-    array = jnp.asarray(value, dtype=float)
-    found = "" if is_traced(array) else f"; got {float(array)}"
-    return require(array, ~((array >= 0) & (array <= 1)), f"`{name}` must be from 0 to 1{found}.")
 
 
 class AbstractRule(eqx.Module):
@@ -82,10 +75,10 @@ class UpperConfidenceBound(AbstractRule):
     quantile: Float[Array, ""]
     num_samples: int = eqx.field(static=True)
 
-    def __init__(self, quantile: float | Float[Array, ""] = 0.9, num_samples: int = 50):
+    def __init__(self, quantile: Scalar = 0.9, num_samples: int = 50):
         """Initialize with the quantile, an array so that sweeping it compiles once, and the number of samples."""
         check_positive("num_samples", num_samples)
-        self.quantile = unit_scalar("quantile", quantile)
+        self.quantile = check_share("quantile", quantile)
         self.num_samples = num_samples
 
     def bounds(self, rewards: Float[Array, "samples actions"]) -> Float[Array, " actions"]:
@@ -118,10 +111,10 @@ class EpsilonGreedy(AbstractRule):
     epsilon: Float[Array, ""]
     num_samples: int = eqx.field(static=True)
 
-    def __init__(self, epsilon: float | Float[Array, ""] = 0.05, num_samples: int = 50):
+    def __init__(self, epsilon: Scalar = 0.05, num_samples: int = 50):
         r"""Initialize with $\epsilon$, an array so that sweeping it compiles once, and the number of samples."""
         check_positive("num_samples", num_samples)
-        self.epsilon = unit_scalar("epsilon", epsilon)
+        self.epsilon = check_share("epsilon", epsilon)
         self.num_samples = num_samples
 
     def probs(self, rewards: Float[Array, "samples actions"]) -> Float[Array, " actions"]:

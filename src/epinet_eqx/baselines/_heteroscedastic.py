@@ -4,10 +4,9 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._checks import check_positive, check_scalar, check_shape
+from .._checks import Scalar, check_positive, check_scalar, check_shape
 from .._enn import AbstractENN
 from .._init import Initializer, truncated_normal
 from .._keys import named_keys
@@ -51,7 +50,7 @@ class Heteroscedastic(AbstractENN):
         num_classes: int,
         *,
         rank: int = 15,
-        temperature: float | Float[Array, ""] = 1.5,
+        temperature: Scalar = 1.5,
         initializer: Initializer = truncated_normal,
         key: PRNGKeyArray,
     ):
@@ -71,7 +70,7 @@ class Heteroscedastic(AbstractENN):
         self.mean = Linear(feature_dim, num_classes, initializer=initializer, key=mean_key)
         self.factors = Linear(feature_dim, rank * num_classes, initializer=initializer, key=factor_key)
         self.deviation = Linear(feature_dim, num_classes, initializer=initializer, key=deviation_key)
-        self.temperature = Frozen(check_scalar("temperature", jnp.asarray(temperature, dtype=float), minimum=1e-6))
+        self.temperature = Frozen(check_scalar("temperature", temperature, minimum=1e-6))
         self.index = GaussianIndex(rank + num_classes)
         self.feature_dim = feature_dim
         self.rank = rank

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from .._checks import check_finite, check_positive, check_scalar, check_shape, num_examples
+from .._checks import Scalar, check_finite, check_positive, check_scalar, check_shape, num_examples
 from .._enn import AbstractENN
 from .._init import Initializer, truncated_normal
 from .._keys import named_keys
@@ -36,9 +36,7 @@ class RandomFeatures(eqx.Module):
     weight: Float[Array, "random features"]
     bias: Float[Array, " random"]
 
-    def __init__(
-        self, feature_dim: int, num_features: int, *, scale: float | Float[Array, ""] = 0.05, key: PRNGKeyArray
-    ):
+    def __init__(self, feature_dim: int, num_features: int, *, scale: Scalar = 0.05, key: PRNGKeyArray):
         """Initialize from sizes.
 
         Args:
@@ -49,7 +47,7 @@ class RandomFeatures(eqx.Module):
         """
         check_positive("feature_dim", feature_dim)
         check_positive("num_features", num_features)
-        value = check_scalar("scale", jnp.asarray(scale, dtype=float), minimum=0.0)
+        value = check_scalar("scale", scale, minimum=0.0)
         direction_key, norm_key, bias_key = named_keys(key, "directions", "norms", "bias")
         directions = _orthogonal_directions(num_features, feature_dim, key=direction_key)
         # A normal vector is a uniform direction times the norm of another normal vector.
@@ -94,8 +92,8 @@ class SNGP(AbstractENN):
         num_classes: int,
         *,
         num_features: int = 1024,
-        feature_scale: float | Float[Array, ""] = 0.05,
-        scale: float | Float[Array, ""] = 1.0,
+        feature_scale: Scalar = 0.05,
+        scale: Scalar = 1.0,
         initializer: Initializer = truncated_normal,
         key: PRNGKeyArray,
     ):
@@ -116,7 +114,7 @@ class SNGP(AbstractENN):
         self.random_features = Frozen(features)
         self.weight = initializer(weight_key, (num_classes, num_features))[0].T
         self.root = None
-        self.scale = Frozen(check_scalar("scale", jnp.asarray(scale, dtype=float), minimum=0.0))
+        self.scale = Frozen(check_scalar("scale", scale, minimum=0.0))
         self.index = GaussianIndex(num_features * num_classes)
 
     def gram(self, x: Float[Array, "batch features"]) -> Float[Array, "random random"]:
@@ -124,7 +122,7 @@ class SNGP(AbstractENN):
         random = jax.vmap(self.random_features.value)(x)
         return random.T @ random
 
-    def with_gram(self, gram: Float[Array, "random random"], *, ridge: float | Float[Array, ""] = 1.0) -> "SNGP":
+    def with_gram(self, gram: Float[Array, "random random"], *, ridge: Scalar = 1.0) -> "SNGP":
         r"""Return the ENN with the posterior that belongs to the sum of $\Phi_n \Phi_n^\top$ over the training data.
 
         Args:
@@ -133,16 +131,16 @@ class SNGP(AbstractENN):
         """
         size = self.weight.shape[-2]
         check_shape("gram", gram, (size, size))
-        precision = check_scalar("ridge", jnp.asarray(ridge, dtype=float), minimum=1e-12)
+        precision = check_scalar("ridge", ridge, minimum=1e-12)
         # Not by Cholesky: with many examples the precision spans more decades than a float has digits, and eigenvalues
         # can be kept positive. The symmetric root is unique, so the same index means the same weights on any machine.
         values, vectors = jnp.linalg.eigh(check_finite("gram", gram))
         root = (vectors / jnp.sqrt(jnp.maximum(values, 0.0) + precision)[None, :]) @ vectors.T
         return eqx.tree_at(lambda enn: enn.root, self, Frozen(root), is_leaf=lambda node: node is None)
 
-    def with_scale(self, scale: float | Float[Array, ""]) -> "SNGP":
+    def with_scale(self, scale: Scalar) -> "SNGP":
         """Return the ENN with another scale of the deviations of the output weights."""
-        value = check_scalar("scale", jnp.asarray(scale, dtype=float), minimum=0.0)
+        value = check_scalar("scale", scale, minimum=0.0)
         return eqx.tree_at(lambda enn: enn.scale, self, Frozen(value))
 
     def embed(self, x: Float[Array, " features"]) -> SNGPEmbedding:
@@ -161,7 +159,7 @@ class SNGP(AbstractENN):
         return embedding.mean[None, :] + deviations
 
 
-def with_posterior(enn: _E, x: PyTree[Array], *, ridge: float | Float[Array, ""] = 1.0, chunk_size: int = 256) -> _E:
+def with_posterior(enn: _E, x: PyTree[Array], *, ridge: Scalar = 1.0, chunk_size: int = 256) -> _E:
     """Return a trained `SNGP`, bare or `OnTrunk`, with the posterior of its output weights given the training inputs.
 
     A pure function: map it over stacked ENNs with `eqx.filter_vmap`. It keeps the random features of all inputs in

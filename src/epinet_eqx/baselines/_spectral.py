@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from .._checks import check_positive, check_scalar, refuse_nan
+from .._checks import Scalar, check_positive, check_scalar, refuse_nan
 from .._tree import Frozen, trainable_mask
 from ..networks import AbstractNetwork, AbstractStatefulNetwork, ImageConv
 
@@ -41,13 +41,7 @@ def spectral_norm(weight: Float[Array, "out ..."], *, num_iterations: int = 8) -
     return unit(fixed @ right) @ matrix @ right
 
 
-def spectral_bound(
-    network: _T,
-    bound: float | Float[Array, ""] = 6.0,
-    *,
-    where: Where | None = None,
-    num_iterations: int = 8,
-) -> _T:
+def spectral_bound(network: _T, bound: Scalar = 6.0, *, where: Where | None = None, num_iterations: int = 8) -> _T:
     """Return a network whose weights are scaled down where their `spectral_norm` exceeds the bound.
 
     Args:
@@ -57,7 +51,7 @@ def spectral_bound(
             first convolution out.
         num_iterations: power iterations per weight.
     """
-    value = check_scalar("bound", jnp.asarray(bound, dtype=float), minimum=1e-6)
+    value = check_scalar("bound", bound, minimum=1e-6)
     # Kernels of image networks have their outputs last, all other weights first.
     nodes = jax.tree.leaves(network, is_leaf=lambda node: isinstance(node, ImageConv))
     kernels = {id(node.weight) for node in nodes if isinstance(node, ImageConv)}
@@ -85,10 +79,10 @@ class SpectrallyBounded(AbstractNetwork):
     bound: Frozen[Float[Array, ""]]
     where: Where | None = eqx.field(static=True)
 
-    def __init__(self, network: AbstractNetwork, bound: float | Float[Array, ""] = 6.0, *, where: Where | None = None):
+    def __init__(self, network: AbstractNetwork, bound: Scalar = 6.0, *, where: Where | None = None):
         """Initialize with a network, the bound, and the weights it applies to (see `spectral_bound`)."""
         self.network = network
-        self.bound = Frozen(check_scalar("bound", jnp.asarray(bound, dtype=float), minimum=1e-6))
+        self.bound = Frozen(check_scalar("bound", bound, minimum=1e-6))
         self.where = where
 
     def bounded(self) -> AbstractNetwork:
@@ -112,12 +106,10 @@ class SpectrallyBoundedStateful(AbstractStatefulNetwork):
     bound: Frozen[Float[Array, ""]]
     where: Where | None = eqx.field(static=True)
 
-    def __init__(
-        self, network: AbstractStatefulNetwork, bound: float | Float[Array, ""] = 6.0, *, where: Where | None = None
-    ):
+    def __init__(self, network: AbstractStatefulNetwork, bound: Scalar = 6.0, *, where: Where | None = None):
         """Initialize with a network, the bound, and the weights it applies to (see `spectral_bound`)."""
         self.network = network
-        self.bound = Frozen(check_scalar("bound", jnp.asarray(bound, dtype=float), minimum=1e-6))
+        self.bound = Frozen(check_scalar("bound", bound, minimum=1e-6))
         self.where = where
 
     def bounded(self) -> AbstractStatefulNetwork:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
 
-from .._checks import check_positive, check_sizes, is_traced, require
+from .._checks import Scalar, check_positive, check_share, check_sizes
 from .._enn import AbstractENN
 from .._init import Initializer, truncated_normal
 from .._tree import Frozen
@@ -26,16 +26,14 @@ class Dropout(eqx.Module):
     rate: Frozen[Float[Array, ""]]
     channelwise: bool = eqx.field(static=True)
 
-    def __init__(self, rate: float | Float[Array, ""] = 0.1, *, channelwise: bool = False):
+    def __init__(self, rate: Scalar = 0.1, *, channelwise: bool = False):
         """Initialize the layer.
 
         Args:
             rate: the probability of being dropped, an array so that sweeping it compiles once.
             channelwise: whether to drop whole channels (the first axis), as usual for feature maps.
         """
-        value = jnp.asarray(rate, dtype=float)
-        found = "" if is_traced(value) else f"; got {float(value)}"
-        self.rate = Frozen(require(value, ~((value >= 0) & (value < 1)), f"`rate` must be in [0, 1){found}."))
+        self.rate = Frozen(check_share("rate", rate, below_one=True))
         self.channelwise = channelwise
 
     def __call__(self, x: Float[Array, "*shape"], *, key: PRNGKeyArray | None = None) -> Float[Array, "*shape"]:
@@ -118,7 +116,7 @@ def dropout_mlp(
     out_dim: int,
     hidden: tuple[int, ...] = (100, 100),
     *,
-    rate: float | Float[Array, ""] = 0.1,
+    rate: Scalar = 0.1,
     dropout_input: bool = False,
     activation: Callable[[Array], Array] = jax.nn.relu,
     initializer: Initializer = truncated_normal,
@@ -152,7 +150,7 @@ def dropout_mlp(
     return MCDropout.of(layers)
 
 
-def channel_dropout(network: ConvNet, rate: float | Float[Array, ""] = 0.05) -> MCDropout:
+def channel_dropout(network: ConvNet, rate: Scalar = 0.05) -> MCDropout:
     """Return the ENN of a convolutional network with dropout of whole channels after each activation.
 
     One index is one mask per layer, for all inputs of a joint prediction. For a ResNet, give its constructor a

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from .._checks import check_positive, check_scalar, check_shape, check_sizes
+from .._checks import Scalar, check_positive, check_scalar, check_shape, check_sizes
 from .._enn import AbstractENN
 from .._keys import named_keys
 from ..indices import AbstractIndex, GaussianIndex
@@ -34,11 +34,7 @@ class LinearHypermodel(AbstractBNN):
     index: AbstractIndex
 
     def __init__(
-        self,
-        network: Callable[[PyTree[Array]], Float[Array, " classes"]],
-        index: AbstractIndex,
-        *,
-        key: PRNGKeyArray,
+        self, network: Callable[[PyTree[Array]], Float[Array, " classes"]], index: AbstractIndex, *, key: PRNGKeyArray
     ):
         """Initialize as in the testbed: one linear map per parameter array, with variance one over the mean fan.
 
@@ -78,19 +74,14 @@ class DiagonalHypermodel(AbstractBNN):
     skeleton: Skeleton
     index: GaussianIndex
 
-    def __init__(
-        self,
-        network: Callable[[PyTree[Array]], Float[Array, " classes"]],
-        *,
-        scale_init: float | Float[Array, ""] = 0.01,
-    ):
+    def __init__(self, network: Callable[[PyTree[Array]], Float[Array, " classes"]], *, scale_init: Scalar = 0.01):
         r"""Initialize at a network.
 
         Args:
             network: any module that maps one example to its output; its parameters initialize $\mu$.
             scale_init: initial value of all entries of $s$.
         """
-        start = check_scalar("scale_init", jnp.asarray(scale_init, dtype=float), minimum=0.0)
+        start = check_scalar("scale_init", scale_init, minimum=0.0)
         self.mean, self.skeleton = split_parameters(network)
         self.scale = jnp.broadcast_to(start, self.mean.shape)
         self.index = GaussianIndex(self.skeleton.size)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree, Shaped
 
-from .._checks import check_finite, check_positive, check_scalar, check_shape, num_examples
+from .._checks import Scalar, check_finite, check_positive, check_scalar, check_shape, num_examples
 from .._enn import AbstractENN
 from .._likelihoods import CATEGORICAL, AbstractFisher, AbstractLikelihood
 from .._tree import Frozen
@@ -148,7 +148,7 @@ def last_layer_laplace(
     x: PyTree[Array],
     y: Shaped[Array, "batch ..."] | None = None,
     *,
-    prior_precision: float | Float[Array, ""],
+    prior_precision: Scalar,
     likelihood: AbstractLikelihood = CATEGORICAL,
     structure: Literal["auto", "dense", "kronecker"] = "auto",
     chunk_size: int = 256,
@@ -178,7 +178,7 @@ def last_layer_laplace(
             f"`likelihood` must have a Fisher information (`AbstractFisher`); got {type(likelihood).__name__}."
         )
     check_positive("chunk_size", chunk_size)
-    precision = check_scalar("prior_precision", jnp.asarray(prior_precision, dtype=float), minimum=1e-12)
+    precision = check_scalar("prior_precision", prior_precision, minimum=1e-12)
     length = num_examples("x", x)
     if y is not None and y.shape[0] != length:
         raise ValueError(f"`y` must have as many examples as `x`, {length}; got {y.shape[0]}.")

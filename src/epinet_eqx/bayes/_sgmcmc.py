@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from .._checks import check_finite, check_positive, check_scalar, is_traced, num_examples, require
+from .._checks import Scalar, check_finite, check_positive, check_scalar, check_share, num_examples
 from .._keys import named_keys
 from ._parameters import split_parameters
 
@@ -45,11 +45,11 @@ class Langevin(eqx.Module):
 
     def __init__(
         self,
-        step_size: float | Float[Array, ""],
-        temperature: float | Float[Array, ""],
+        step_size: Scalar,
+        temperature: Scalar,
         *,
-        momentum_decay: float | Float[Array, ""] = 0.9,
-        preconditioner_decay: float | Float[Array, ""] | None = None,
+        momentum_decay: Scalar = 0.9,
+        preconditioner_decay: Scalar | None = None,
     ):
         """Initialize with numbers that may be traced arrays: sweeping them compiles once.
 
@@ -59,11 +59,13 @@ class Langevin(eqx.Module):
             momentum_decay: share of the momentum kept at each step; zero is SGLD.
             preconditioner_decay: share of the running second moment kept at each step; None for no preconditioning.
         """
-        self.step_size = check_scalar("step_size", jnp.asarray(step_size, dtype=float), minimum=0.0)
-        self.temperature = check_scalar("temperature", jnp.asarray(temperature, dtype=float), minimum=0.0)
-        self.momentum_decay = _check_share("momentum_decay", momentum_decay)
+        self.step_size = check_scalar("step_size", step_size, minimum=0.0)
+        self.temperature = check_scalar("temperature", temperature, minimum=0.0)
+        self.momentum_decay = check_share("momentum_decay", momentum_decay, below_one=True)
         self.preconditioner_decay = (
-            None if preconditioner_decay is None else _check_share("preconditioner_decay", preconditioner_decay)
+            None
+            if preconditioner_decay is None
+            else check_share("preconditioner_decay", preconditioner_decay, below_one=True)
         )
 
     def init(self, position: Float[Array, " parameters"]) -> LangevinState:
@@ -88,28 +90,15 @@ class Langevin(eqx.Module):
         return LangevinState(state.position - root * momentum / mass, momentum, second_moment)
 
 
-def _check_share(name: str, value: float | Float[Array, ""]) -> Float[Array, ""]:
-    """Return `value`, which must be at least zero and below one."""
-    share = jnp.asarray(value, dtype=float)
-    found = "" if is_traced(share) else f"; got {float(share)}"
-    return require(share, ~((share >= 0) & (share < 1)), f"`{name}` must be at least 0 and below 1{found}.")
-
-
 def sghmc(
-    step_size: float | Float[Array, ""],
-    temperature: float | Float[Array, ""],
-    *,
-    momentum_decay: float | Float[Array, ""] = 0.9,
-    precondition: bool = False,
+    step_size: Scalar, temperature: Scalar, *, momentum_decay: Scalar = 0.9, precondition: bool = False
 ) -> Langevin:
     """Return stochastic-gradient HMC (Chen et al., 2014), with RMSprop's decay of 0.99 if preconditioned."""
     decay = 0.99 if precondition else None
     return Langevin(step_size, temperature, momentum_decay=momentum_decay, preconditioner_decay=decay)
 
 
-def sgld(
-    step_size: float | Float[Array, ""], temperature: float | Float[Array, ""], *, precondition: bool = False
-) -> Langevin:
+def sgld(step_size: Scalar, temperature: Scalar, *, precondition: bool = False) -> Langevin:
     r"""Return stochastic-gradient Langevin dynamics: $\theta \leftarrow \theta - h g + \sqrt{2 h T} \epsilon$."""
     return sghmc(step_size, temperature, momentum_decay=0.0, precondition=precondition)
 

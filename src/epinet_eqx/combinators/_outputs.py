@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree, Shaped
 
-from .._checks import check_positive, check_scalar, check_shape, require
-from .._enn import AbstractENN
+from .._checks import Scalar, check_positive, check_scalar, check_shape, require
+from .._enn import AbstractENN, Indices
 from .._tree import Frozen, cast_floats, unwrap
 from ..indices import AbstractIndex, GaussianIndex, ScaledGaussianIndex, TupleIndex
 from ..networks import AbstractNetwork
@@ -33,18 +33,16 @@ class Tempered(AbstractWrapper):
     enn: AbstractENN
     temperature: Frozen[Float[Array, ""]]
 
-    def __init__(self, enn: AbstractENN, temperature: float | Float[Array, ""]):
+    def __init__(self, enn: AbstractENN, temperature: Scalar):
         """Initialize with the ENN and its temperature, which may be traced: sweeping it compiles once."""
         self.enn = enn
-        self.temperature = Frozen(check_scalar("temperature", jnp.asarray(temperature, dtype=float), minimum=1e-6))
+        self.temperature = Frozen(check_scalar("temperature", temperature, minimum=1e-6))
 
     def embed(self, x: PyTree[Array]) -> PyTree[Array]:
         """Return the embedding of the ENN."""
         return self.enn.embed(x)
 
-    def heads(
-        self, embedding: PyTree[Array], zs: PyTree[Shaped[Array, "samples ..."]]
-    ) -> Float[Array, "samples classes"]:
+    def heads(self, embedding: PyTree[Array], zs: Indices) -> Float[Array, "samples classes"]:
         """Return the tempered outputs."""
         return self.enn.heads(embedding, zs) / self.temperature.value
 
@@ -62,9 +60,7 @@ class ClassProbs(AbstractWrapper):
         """Return the embedding of the classifier."""
         return self.enn.embed(x)
 
-    def heads(
-        self, embedding: PyTree[Array], zs: PyTree[Shaped[Array, "samples ..."]]
-    ) -> Float[Array, "samples classes"]:
+    def heads(self, embedding: PyTree[Array], zs: Indices) -> Float[Array, "samples classes"]:
         """Return the class probabilities."""
         return jax.nn.softmax(self.enn.heads(embedding, zs))
 
@@ -88,9 +84,7 @@ class WithNoiseScale(AbstractWrapper):
         """Return the embedding of the ENN."""
         return self.enn.embed(x)
 
-    def heads(
-        self, embedding: PyTree[Array], zs: PyTree[Shaped[Array, "samples ..."]]
-    ) -> Float[Array, "samples classes"]:
+    def heads(self, embedding: PyTree[Array], zs: Indices) -> Float[Array, "samples classes"]:
         """Return means and logarithms of the scales."""
         means = self.enn.heads(embedding, zs)
         if self.log_scale.ndim > 0:
@@ -117,9 +111,7 @@ class BradleyTerry(AbstractWrapper):
         """Return the embedding of each option."""
         return jax.vmap(self.enn.embed)(x)
 
-    def heads(
-        self, embedding: PyTree[Array], zs: PyTree[Shaped[Array, "samples ..."]]
-    ) -> Float[Array, "samples options"]:
+    def heads(self, embedding: PyTree[Array], zs: Indices) -> Float[Array, "samples options"]:
         """Return the rewards of the options, all at the same indices."""
         rewards = jax.vmap(lambda option: self.enn.heads(option, zs), out_axes=1)(embedding)
         if rewards.shape[2] != 1:
@@ -153,9 +145,7 @@ class WithNoiseNetwork(AbstractWrapper):
         """Return the embedding of the ENN and the logarithms of the scales."""
         return WithNoiseEmbedding(self.enn.embed(x), self.noise(x))
 
-    def heads(
-        self, embedding: WithNoiseEmbedding, zs: PyTree[Shaped[Array, "samples ..."]]
-    ) -> Float[Array, "samples classes"]:
+    def heads(self, embedding: WithNoiseEmbedding, zs: Indices) -> Float[Array, "samples classes"]:
         """Return means and logarithms of the scales."""
         means = self.enn.heads(embedding.enn, zs)
         check_shape("noise", embedding.log_scale, means.shape[1:])
@@ -211,7 +201,7 @@ class Mirrored(AbstractWrapper):
     enn: AbstractENN
     scale: Frozen[Float[Array, ""]]
 
-    def __init__(self, enn: AbstractENN, scale: float | Float[Array, ""] = 1.0):
+    def __init__(self, enn: AbstractENN, scale: Scalar = 1.0):
         """Initialize.
 
         Args:
@@ -223,7 +213,7 @@ class Mirrored(AbstractWrapper):
                 f"`enn` must have an index that is symmetric about 0, a Gaussian one; got {type(enn.index).__name__}."
             )
         self.enn = enn
-        self.scale = Frozen(check_scalar("scale", jnp.asarray(scale, dtype=float), minimum=0.0))
+        self.scale = Frozen(check_scalar("scale", scale, minimum=0.0))
 
     def embed(self, x: PyTree[Array]) -> MirroredEmbedding:
         """Return the embedding of the ENN and its output at index zero."""
@@ -264,9 +254,7 @@ class OnTrunk(AbstractWrapper):
         """Run the trunk and embed its features."""
         return self.enn.embed(self.features(x))
 
-    def heads(
-        self, embedding: PyTree[Array], zs: PyTree[Shaped[Array, "samples ..."]]
-    ) -> Float[Array, "samples classes"]:
+    def heads(self, embedding: PyTree[Array], zs: Indices) -> Float[Array, "samples classes"]:
         """Return the outputs of the ENN."""
         return self.enn.heads(embedding, zs)
 
@@ -296,8 +284,6 @@ class InPrecision(AbstractWrapper):
         """Return the embedding in reduced precision."""
         return self._run(lambda enn, x: enn.embed(x), x)
 
-    def heads(
-        self, embedding: PyTree[Array], zs: PyTree[Shaped[Array, "samples ..."]]
-    ) -> Float[Array, "samples classes"]:
+    def heads(self, embedding: PyTree[Array], zs: Indices) -> Float[Array, "samples classes"]:
         """Return the outputs in single precision."""
         return self._run(lambda enn, embedding, zs: enn.heads(embedding, zs), embedding, zs).astype(jnp.float32)

@@ -4,11 +4,10 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree, Shaped
+from jaxtyping import Array, Float, PyTree
 
-from .._checks import check_scalar, is_traced
-from .._enn import AbstractENN
+from .._checks import Scalar, check_scalar, is_traced
+from .._enn import AbstractENN, Indices
 from .._tree import Frozen
 from ._outputs import AbstractWrapper
 
@@ -24,7 +23,7 @@ class Prior(AbstractWrapper):
     scale: Frozen[Float[Array, ""]]
     stop_gradient: bool = eqx.field(static=True)
 
-    def __init__(self, enn: AbstractENN, scale: float | Float[Array, ""] = 1.0, *, stop_gradient: bool = True):
+    def __init__(self, enn: AbstractENN, scale: Scalar = 1.0, *, stop_gradient: bool = True):
         """Initialize.
 
         Args:
@@ -36,7 +35,7 @@ class Prior(AbstractWrapper):
         if not isinstance(enn, AbstractENN):
             raise ValueError(f"`enn` must be an ENN (`as_enn` makes one of a network); got {type(enn).__name__}.")
         self.enn = Frozen(enn)
-        self.scale = Frozen(check_scalar("scale", jnp.asarray(scale, dtype=float), minimum=0.0))
+        self.scale = Frozen(check_scalar("scale", scale, minimum=0.0))
         self.stop_gradient = stop_gradient
 
     def embed(self, x: PyTree[Array]) -> PyTree[Array]:
@@ -44,13 +43,11 @@ class Prior(AbstractWrapper):
         embedding = self.enn.value.embed(x)
         return jax.lax.stop_gradient(embedding) if self.stop_gradient else embedding
 
-    def heads(
-        self, embedding: PyTree[Array], zs: PyTree[Shaped[Array, "samples ..."]]
-    ) -> Float[Array, "samples classes"]:
+    def heads(self, embedding: PyTree[Array], zs: Indices) -> Float[Array, "samples classes"]:
         """Return the scaled outputs."""
         return self.scale.value * self.enn.value.heads(embedding, zs)
 
-    def with_scale(self, scale: float | Float[Array, ""]) -> "Prior":
+    def with_scale(self, scale: Scalar) -> "Prior":
         """Return the same prior with another scale."""
         return Prior(self.enn.content, scale, stop_gradient=self.stop_gradient)
 
@@ -85,9 +82,7 @@ class WithPrior(AbstractWrapper):
         """Return the embeddings of both."""
         return WithPriorEmbedding(self.enn.embed(x), self.prior.embed(x))
 
-    def heads(
-        self, embedding: WithPriorEmbedding, zs: PyTree[Shaped[Array, "samples ..."]]
-    ) -> Float[Array, "samples classes"]:
+    def heads(self, embedding: WithPriorEmbedding, zs: Indices) -> Float[Array, "samples classes"]:
         """Return the sums."""
         outputs, priors = self.enn.heads(embedding.enn, zs), self.prior.heads(embedding.prior, zs)
         if priors.shape != outputs.shape:

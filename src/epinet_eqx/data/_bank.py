@@ -1,7 +1,6 @@
 """The feature bank: logits and features of a frozen base over a data set, computed once."""
 
 import bisect
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ import safetensors
 from jaxtyping import Array, Float
 
 from .._checks import check_positive, unknown_name
+from .._files import StrPath
 from ..losses import Batch
 from ._arrays import Source, check_classes, check_stretch
 from ._bank_files import BankWriter, DTypeName, Piece, Rows, open_bank, pieces, read_piece
@@ -69,7 +69,7 @@ class FeatureBank:
         enn = eqx.tree_at(lambda enn: enn.base, result.enn, Frozen(base))
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, verify: bool = True):
+    def __init__(self, path: StrPath, *, verify: bool = True):
         """Open a finished bank.
 
         Args:
@@ -83,7 +83,7 @@ class FeatureBank:
         self.num_classes: int = spec["num_classes"]
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, verify: bool = True) -> "FeatureBank":
+    def open(cls, path: StrPath, *, verify: bool = True) -> "FeatureBank":
         """Open a finished bank; see `FeatureBank`."""
         return cls(path, verify=verify)
 
@@ -92,7 +92,7 @@ class FeatureBank:
         cls,
         embed: Embed,
         datasets: Mapping[str, Source],
-        path: str | os.PathLike[str],
+        path: StrPath,
         *,
         transforms: Sequence[Transform] = (),
         normalization: Normalization | None = None,

@@ -1,6 +1,5 @@
 """The files of a feature bank: safetensors shards of features, logits, labels and numbers."""
 
-import os
 import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
@@ -10,6 +9,7 @@ import safetensors
 import safetensors.numpy
 
 from .._checks import check_positive
+from .._files import StrPath
 from ._arrays import check_classes, check_numbers
 from ._shards import ShardSet, is_count, shard_sizes
 
@@ -52,7 +52,7 @@ def _piece_sizes(spec: dict[str, Any]) -> dict[str, int] | None:
     return {piece.file: piece.stop - piece.start for piece in plan}
 
 
-def open_bank(path: str | os.PathLike[str], *, verify: bool) -> ShardSet:
+def open_bank(path: StrPath, *, verify: bool) -> ShardSet:
     """Open a finished bank, and compare the shapes and types that its shards state with the index."""
     shards = ShardSet.open(path, _INDEX, _FORMAT, _piece_sizes, verify=verify)
     for shard in shards.shards:
@@ -88,7 +88,7 @@ class BankWriter:
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: StrPath,
         splits: Mapping[str, int],
         *,
         feature_dim: int,

@@ -5,7 +5,6 @@ import gzip
 import importlib.util
 import io
 import math
-import os
 import pathlib
 import zlib
 from typing import Literal, NamedTuple
@@ -14,7 +13,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray, Shaped, UInt8
 
 from .._checks import check_positive
-from .._files import read_npz, require_file, require_folder
+from .._files import StrPath, read_npz, require_file, require_folder
 from .._keys import raw_bits, stream_of
 from .._pickled import read_pickled_arrays
 from ._arrays import ArrayDataset, check_classes
@@ -141,9 +140,7 @@ def _checked(path: pathlib.Path, images: Images, kind: _Kind) -> Images:
     return images[0], check_classes(repr(str(path)), images[1], kind.num_classes)
 
 
-def cifar(
-    path: str | os.PathLike[str], split: Split, *, name: Literal["cifar10", "cifar100"] = "cifar10"
-) -> ArrayDataset:
+def cifar(path: StrPath, split: Split, *, name: Literal["cifar10", "cifar100"] = "cifar10") -> ArrayDataset:
     """Return CIFAR-10 or CIFAR-100 (with its 100 fine classes), as bytes with channels first.
 
     An example's number is its position in the split. The pickles of the python version are read as data, so nothing in
@@ -177,7 +174,7 @@ def _decompress(where: str, content: bytes) -> bytes:
     return result
 
 
-def read_idx(path: str | os.PathLike[str]) -> UInt8[np.ndarray, "..."]:
+def read_idx(path: StrPath) -> UInt8[np.ndarray, "..."]:
     """Read an IDX file of bytes, such as those of MNIST and its relatives, compressed by gzip or not."""
     path = pathlib.Path(path)
     content = path.read_bytes()
@@ -207,7 +204,7 @@ def _locate(folder: pathlib.Path, name: str) -> pathlib.Path:
     raise FileNotFoundError(f"`path` must hold {name} or {name}.gz; {str(folder)!r} does not.")
 
 
-def fashion_mnist(path: str | os.PathLike[str], split: Literal["train", "test"]) -> ArrayDataset:
+def fashion_mnist(path: StrPath, split: Literal["train", "test"]) -> ArrayDataset:
     """Return Fashion-MNIST, as bytes of shape (1, 28, 28); an example's number is its position in the split.
 
     Args:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import pathlib
 import tarfile
 import tempfile
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._checks import unknown_name
-from .._files import atomic_folder, sha256_of
+from .._files import StrPath, atomic_folder, sha256_of
 from ._images import decode
 
 _BLOCK = 1 << 20
@@ -101,7 +100,7 @@ DOWNLOADS = {
                 "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
                 "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
                 _official("cifar-100-binary"),
-            ),
+            )
         },
     ),
 }
@@ -149,7 +148,7 @@ def is_complete(folder: pathlib.Path, files: dict[str, str]) -> bool:
     return all((folder / name).is_file() and sha256_of(folder / name) == sha for name, sha in files.items())
 
 
-def fetch(name: str, to: str | os.PathLike[str], *, origin: str | None = None) -> pathlib.Path:
+def fetch(name: str, to: StrPath, *, origin: str | None = None) -> pathlib.Path:
     """Download a data set, unless it is already there, and return its folder.
 
     The folder appears only after the checksums of the archive and of every file were verified. A failed download leaves

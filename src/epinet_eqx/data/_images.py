@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from .._checks import check_positive, require_package
-from .._files import require_folder
+from .._files import StrPath, require_folder
 
 Pixels = UInt8[np.ndarray, "channels height width"]
 
@@ -163,7 +163,7 @@ class ImageFolder:
 
     num_classes: int
 
-    def __init__(self, path: str | os.PathLike[str], *, classes: Sequence[str] | None = None):
+    def __init__(self, path: StrPath, *, classes: Sequence[str] | None = None):
         """List the files.
 
         Args:

@@ -1,6 +1,5 @@
 """Feature banks from files that any framework can write."""
 
-import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from .._files import read_npz, require_file
+from .._files import StrPath, read_npz, require_file
 from ._arrays import check_numbers
 from ._bank import FeatureBank
 from ._bank_files import BankWriter, DTypeName, read_piece
@@ -52,8 +51,8 @@ def _rows(path: pathlib.Path, names: Mapping[str, str | None], num_classes: int 
 
 
 def import_features(
-    files: Mapping[str, str | os.PathLike[str]],
-    path: str | os.PathLike[str],
+    files: Mapping[str, StrPath],
+    path: StrPath,
     *,
     features: str = "features",
     logits: str | None = "logits",

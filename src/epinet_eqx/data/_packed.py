@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array
 
 from .._checks import check_positive
-from .._files import atomic_file, read_npz
+from .._files import StrPath, atomic_file, read_npz
 from ..losses import Batch
 from ._arrays import check_classes, check_stretch
 
@@ -115,7 +115,7 @@ def _labels(arrays: Mapping[str, np.ndarray], num_classes: int) -> dict[str, np.
 
 
 def pack_bank(
-    path: str | os.PathLike[str],
+    path: StrPath,
     splits: Mapping[str, Mapping[str, np.ndarray]],
     *,
     linear: LinearLayer | None = None,
@@ -180,7 +180,7 @@ class PackedBank:
         linear: the layer that makes logits of features, or None.
     """
 
-    def __init__(self, path: str | os.PathLike[str]):
+    def __init__(self, path: StrPath):
         """Open a bank; every array is checked, since the file may come from elsewhere."""
         try:
             arrays = read_npz(pathlib.Path(path))

@@ -2,7 +2,6 @@
 
 import functools as ft
 import math
-import os
 import pathlib
 import struct
 import zlib
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._checks import check_positive, require_package
-from .._files import atomic_file, is_intact, read_json, seal, sha256_of, write_json
+from .._files import StrPath, atomic_file, is_intact, read_json, seal, sha256_of, write_json
 from ._arrays import Source, check_classes, check_numbers
 
 _RECORDS = "epinet_eqx records 1"
@@ -54,7 +53,7 @@ class ShardSet:
         self.shards = shards
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], index_name: str, spec: dict[str, Any]) -> "ShardSet":
+    def create(cls, path: StrPath, index_name: str, spec: dict[str, Any]) -> "ShardSet":
         """Start a folder, or resume one that was started with the same `spec`."""
         folder = pathlib.Path(path)
         folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +73,7 @@ class ShardSet:
     @classmethod
     def open(
         cls,
-        path: str | os.PathLike[str],
+        path: StrPath,
         index_name: str,
         form: str,
         sizes: Callable[[dict[str, Any]], dict[str, int] | None],
@@ -180,7 +179,7 @@ def _encode(example: dict[str, Any], name: str, num_classes: int) -> bytes:
     return zlib.crc32(rest).to_bytes(4, "little") + rest
 
 
-def write_records(source: Source, path: str | os.PathLike[str], *, num_classes: int, shard_size: int = 4096) -> None:
+def write_records(source: Source, path: StrPath, *, num_classes: int, shard_size: int = 4096) -> None:
     """Write encoded images, such as those of an `ImageFolder`, to ArrayRecord shards.
 
     An interrupted call resumes when repeated with the same arguments: shards with the right checksum are kept.
@@ -222,7 +221,7 @@ def write_records(source: Source, path: str | os.PathLike[str], *, num_classes: 
 class RecordSource:
     """Encoded images from the shards of `write_records`, with the labels, numbers and names of its source."""
 
-    def __init__(self, path: str | os.PathLike[str], *, verify: bool = False):
+    def __init__(self, path: StrPath, *, verify: bool = False):
         """Open a folder of shards.
 
         Args:

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float32, Shaped, UInt8
 
 from .._checks import check_positive
-from .._files import read_json
+from .._files import StrPath, read_json
 
 Transform = Callable[[Any, np.random.Generator], Any]
 """Any function `transform(image, rng)` of an image and a numpy generator."""
@@ -152,7 +152,7 @@ class Normalization:
         _check_pair(self.mean, self.std, "`Normalization`")
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> "Normalization":
+    def read(cls, path: StrPath) -> "Normalization":
         """Read the entries `mean` and `std` of a JSON file."""
         where = repr(os.fspath(path))
         content = read_json(path)

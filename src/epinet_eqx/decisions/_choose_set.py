@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from .._checks import check_available, check_finite, require
+from .._checks import Scalar, check_available, check_finite, require
 
 SetReward = Callable[[Shaped[Array, " candidates"], Bool[Array, " candidates"]], Float[Array, ""]]
 Summary = Callable[[Float[Array, " samples"]], Float[Array, ""]]
@@ -52,7 +52,7 @@ class Improvement(eqx.Module):
 
     best: Float[Array, ""]
 
-    def __init__(self, best: float | Float[Array, ""]):
+    def __init__(self, best: Scalar):
         """Initialize with the best outcome known so far."""
         self.best = check_finite("best", jnp.asarray(best, dtype=float))
 

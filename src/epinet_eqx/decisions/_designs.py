@@ -10,7 +10,7 @@ import jax.random as jr
 import optax
 from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray, PyTree, Shaped
 
-from .._checks import as_real_array, check_finite, check_positive, check_scalar, check_shape, is_traced, require
+from .._checks import Scalar, as_real_array, check_finite, check_positive, check_scalar, check_shape, is_traced, require
 from .._draws import Draws, check_draws
 from .._enn import AbstractENN
 from .._keys import named_keys
@@ -93,7 +93,7 @@ class ImprovementFunction(eqx.Module):
         self,
         enn: AbstractENN,
         draws: Draws,
-        best: float | Float[Array, ""],
+        best: Scalar,
         *,
         value: Callable[[Float[Array, " outputs"]], Float[Array, ""]] = only_output,
     ):
@@ -107,7 +107,7 @@ class ImprovementFunction(eqx.Module):
         """
         self.draws = check_draws(enn, draws)
         self.enn = with_input_gradients(enn)
-        self.best = check_scalar("best", jnp.asarray(best, dtype=float))
+        self.best = check_scalar("best", best)
         self.value = value
 
     def __call__(self, x: Design) -> Float[Array, ""]:
@@ -197,7 +197,7 @@ def maximize(
     num_candidates: int = 512,
     num_starts: int = 8,
     num_steps: int = 100,
-    learning_rate: float | Float[Array, ""] = 0.02,
+    learning_rate: Scalar = 0.02,
     key: PRNGKeyArray,
 ) -> Maximum:
     """Maximize a function over a box by gradient ascent from the best of many random designs.
@@ -224,7 +224,7 @@ def maximize(
     if num_starts > num_candidates:
         raise ValueError(f"`num_starts` must be at most `num_candidates`, {num_candidates}; got {num_starts}.")
     box = _check_bounds(bounds)
-    rate = check_scalar("learning_rate", jnp.asarray(learning_rate, dtype=float), minimum=0.0)
+    rate = check_scalar("learning_rate", learning_rate, minimum=0.0)
     _check_value(function, box[0])
     (candidate_key,) = named_keys(key, "candidates")
     found = _maximize(function, box, (num_candidates, num_starts, num_steps), rate, candidate_key)

@@ -8,12 +8,36 @@ import jax.random as jr
 import jax.scipy.special as jsp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from .._checks import check_finite, check_scalar, num_examples
+from .._checks import Scalar, check_finite, check_scalar, is_traced, num_examples, require
 from .._draws import Draws
 from .._enn import AbstractENN
 from .._keys import named_keys
 from ..predict import sample
-from ._checks import check_actions, check_distribution
+
+
+def _found(values: Float[Array, "..."], wrong: Bool[Array, ""]) -> str:
+    """Return the range of the values for a message, or nothing while they are traced."""
+    return "" if is_traced(wrong) else f"; got values from {float(jnp.min(values)):g} to {float(jnp.max(values)):g}"
+
+
+def check_distribution(name: str, probs: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Return `probs`, which must be a table of at least one non-negative number that add up to one."""
+    if probs.size == 0:
+        raise ValueError(f"`{name}` must not be empty; got shape {probs.shape}.")
+    wrong = ~jnp.all(probs >= 0)
+    probs = require(probs, wrong, f"`{name}` must not be negative{_found(probs, wrong)}.")
+    total = jnp.sum(probs)
+    # A table of ten binary labels, averaged over samples in single precision, is off by less than a thousandth.
+    wrong = ~(jnp.abs(total - 1) <= 1e-3)
+    found = "" if is_traced(wrong) else f"; got a sum of {float(total):g}"
+    return require(probs, wrong, f"`{name}` must add up to one{found}.")
+
+
+def check_actions(name: str, values: Float[Array, "..."]) -> None:
+    """Raise unless the leading axis of `values` holds at least one action."""
+    if values.ndim == 0 or values.shape[0] == 0:
+        raise ValueError(f"`{name}` must hold at least one action along its first axis; got shape {values.shape}.")
+
 
 _CHUNK = 64
 
@@ -160,10 +184,7 @@ def shortfall(
 
 
 def shortfall_bound(
-    joint_probs: Float[Array, "..."],
-    predicted_probs: Float[Array, "..."],
-    *,
-    width: float | Float[Array, ""] = 1.0,
+    joint_probs: Float[Array, "..."], predicted_probs: Float[Array, "..."], *, width: Scalar = 1.0
 ) -> Float[Array, ""]:
     r"""Return $w \sqrt{2 \, \mathrm{KL}(P_{1:\tau} \| \hat P_{1:\tau})}$, a bound on every shortfall (Theorem 2).
 
@@ -172,5 +193,5 @@ def shortfall_bound(
         predicted_probs: the prediction $\hat P_{1:\tau}$.
         width: $w$, the largest reward minus the smallest: 1 for rewards between 0 and 1, the case of the theorem.
     """
-    width = check_scalar("width", jnp.asarray(width, dtype=float), minimum=0.0)
+    width = check_scalar("width", width, minimum=0.0)
     return width * jnp.sqrt(2 * joint_kl(joint_probs, predicted_probs))

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from .._checks import as_real_array, check_finite, check_scalar, is_traced, require
+from .._checks import Scalar, as_real_array, check_finite, check_scalar, check_share
 from .._draws import Draws
 from .._enn import AbstractENN
 from ..predict import sample
@@ -51,16 +51,14 @@ def check_values(
     return check_finite(name, values)
 
 
-def expected_improvement(
-    values: Float[Array, "samples candidates"], best: float | Float[Array, ""]
-) -> Float[Array, " candidates"]:
+def expected_improvement(values: Float[Array, "samples candidates"], best: Scalar) -> Float[Array, " candidates"]:
     """Return by how much each candidate is expected to exceed `best`, where it does.
 
     Args:
         values: joint samples of the values of all candidates, such as those of `sample_values`.
         best: the best value known so far.
     """
-    best = check_scalar("best", jnp.asarray(best, dtype=float))
+    best = check_scalar("best", best)
     return jnp.mean(jnp.maximum(check_values(values) - best, 0.0), axis=0)
 
 
@@ -75,16 +73,11 @@ def optimality_probs(values: Float[Array, "samples candidates"]) -> Float[Array,
     return jnp.mean(best / jnp.sum(best, axis=1, keepdims=True), axis=0)
 
 
-def quantile_values(
-    values: Float[Array, "samples candidates"], q: float | Float[Array, ""]
-) -> Float[Array, " candidates"]:
+def quantile_values(values: Float[Array, "samples candidates"], q: Scalar) -> Float[Array, " candidates"]:
     """Return a quantile of the value of each candidate: above 1/2 explores, below 1/2 is careful.
 
     Args:
         values: joint samples of the values of all candidates, such as those of `sample_values`.
         q: which quantile, from 0 to 1.
     """
-    level = jnp.asarray(q, dtype=float)
-    found = "" if is_traced(level) else f"; got {float(level)}"
-    level = require(level, ~((level >= 0) & (level <= 1)), f"`q` must be from 0 to 1{found}.")
-    return jnp.quantile(check_values(values), level, axis=0)
+    return jnp.quantile(check_values(values), check_share("q", q), axis=0)

@@ -6,9 +6,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree
+from jaxtyping import ArrayLike, PRNGKeyArray, PyTree
 
-from .._checks import check_key, check_positive
+from .._checks import Scalar, check_key, check_positive
 from .._init import Initializer, truncated_normal
 from .._keys import named_keys
 from .._tree import Frozen
@@ -51,7 +51,7 @@ def attach(
     features: Callable[..., Any] | None = None,
     example: PyTree[ArrayLike] | None = None,
     hidden: tuple[int, ...] = (50,),
-    prior_scale: float | Float[Array, ""] = 1.0,
+    prior_scale: Scalar = 1.0,
     priors: tuple[Prior, ...] = (),
     freeze: bool = True,
     initializer: Initializer = truncated_normal,
@@ -124,8 +124,5 @@ def attach(
     learnable = MLPEpinet(feature_dim, index_dim, out_size, hidden=hidden, initializer=initializer, key=learnable_key)
     matched = matched_prior(learnable, scale=prior_scale, initializer=initializer, key=prior_key)
     return Epinet(
-        base=Frozen(network) if freeze else network,
-        learnable=learnable,
-        priors=(matched, *priors),
-        index=index,
+        base=Frozen(network) if freeze else network, learnable=learnable, priors=(matched, *priors), index=index
     )

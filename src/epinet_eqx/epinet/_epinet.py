@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, PyTree
 
-from .._checks import check_shape
+from .._checks import Scalar, check_shape
 from .._enn import AbstractENN
 from .._tree import Frozen, unwrap
 from ..combinators import Prior
@@ -77,7 +77,7 @@ class Epinet(AbstractENN):
         contributions = [self.learnable.heads(embedding.learnable, zs), *(prior.heads(e, zs) for prior, e in priors)]
         return _add(embedding.base[None, :], contributions)
 
-    def with_prior_scales(self, *scales: float | Float[Array, ""]) -> "Epinet":
+    def with_prior_scales(self, *scales: Scalar) -> "Epinet":
         """Return a copy with these prior scales, one per prior."""
         if len(scales) != len(self.priors):
             raise ValueError(f"`scales` must have one entry per prior, {len(self.priors)}; got {len(scales)}.")

@@ -7,10 +7,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from .._checks import check_positive, check_shape, check_sizes
-from .._enn import AbstractENN
+from .._checks import Scalar, check_positive, check_shape, check_sizes
+from .._enn import AbstractENN, Indices
 from .._init import Initializer, glorot_uniform, truncated_normal
 from ..combinators import AbstractWrapper, Prior
 from ..indices import GaussianIndex
@@ -41,9 +41,7 @@ class Reads(AbstractWrapper):
         """Return the embedding of the ENN at its part of the input."""
         return self.enn.embed(x.x if self.part == "input" else x.features)
 
-    def heads(
-        self, embedding: PyTree[Array], zs: PyTree[Shaped[Array, "samples ..."]]
-    ) -> Float[Array, "samples classes"]:
+    def heads(self, embedding: PyTree[Array], zs: Indices) -> Float[Array, "samples classes"]:
         """Return the outputs of the ENN."""
         return self.enn.heads(embedding, zs)
 
@@ -143,13 +141,7 @@ class NetworkEnsemble(AbstractENN):
     members: AbstractNetwork
     index: GaussianIndex
 
-    def __init__(
-        self,
-        make_member: Callable[[PRNGKeyArray], AbstractNetwork],
-        index_dim: int,
-        *,
-        key: PRNGKeyArray,
-    ):
+    def __init__(self, make_member: Callable[[PRNGKeyArray], AbstractNetwork], index_dim: int, *, key: PRNGKeyArray):
         """Initialize the ensemble.
 
         Args:
@@ -178,7 +170,7 @@ def mlp_prior(
     num_classes: int,
     *,
     hidden: tuple[int, ...] = (5, 5),
-    scale: float | Float[Array, ""] = 1.0,
+    scale: Scalar = 1.0,
     reads: Literal["input", "features"] = "input",
     initializer: Initializer = truncated_normal,
     key: PRNGKeyArray,
@@ -199,7 +191,7 @@ def conv_prior(
     channels: tuple[int, ...] = (4, 8, 4),
     kernels: tuple[int, ...] = (5, 5, 5),
     strides: tuple[int, ...] = (2, 2, 2),
-    scale: float | Float[Array, ""] = 1.0,
+    scale: Scalar = 1.0,
     initializer: Initializer = truncated_normal,
     key: PRNGKeyArray,
 ) -> Prior:
@@ -220,11 +212,7 @@ def conv_prior(
 
 
 def matched_prior(
-    learnable: MLPEpinet,
-    *,
-    scale: float | Float[Array, ""] = 1.0,
-    initializer: Initializer = truncated_normal,
-    key: PRNGKeyArray,
+    learnable: MLPEpinet, *, scale: Scalar = 1.0, initializer: Initializer = truncated_normal, key: PRNGKeyArray
 ) -> Prior:
     """Return a prior with the architecture of the learnable epinet and its own weights (Appendix G.1)."""
     hidden = tuple(layer.bias.shape[0] for layer in learnable.layers[:-1])

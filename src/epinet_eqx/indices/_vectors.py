@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._checks import check_positive, check_scalar
+from .._checks import Scalar, check_positive, check_scalar
 from .._tree import Frozen
 from ._abstract import AbstractIndex
 
@@ -61,7 +61,7 @@ class ScaledGaussianIndex(AbstractVectorIndex):
     index_dim: int = eqx.field(static=True)
     scale: Frozen[Float[Array, ""]]
 
-    def __init__(self, index_dim: int, scale: float | Float[Array, ""] | None = None):
+    def __init__(self, index_dim: int, scale: Scalar | None = None):
         r"""Initialize with the dimension of the index and its standard deviation, by default $1/\sqrt{D_Z}$."""
         check_positive("index_dim", index_dim)
         value = jnp.asarray(index_dim**-0.5 if scale is None else scale, dtype=float)
@@ -103,10 +103,10 @@ class DirichletIndex(AbstractVectorIndex):
     index_dim: int = eqx.field(static=True)
     concentration: Frozen[Float[Array, ""]]
 
-    def __init__(self, index_dim: int, concentration: float | Float[Array, ""] = 1.0):
+    def __init__(self, index_dim: int, concentration: Scalar = 1.0):
         r"""Initialize with the dimension of the index and the concentration $\alpha$."""
         check_positive("index_dim", index_dim)
-        value = check_scalar("concentration", jnp.asarray(concentration, dtype=float), minimum=1e-6)
+        value = check_scalar("concentration", concentration, minimum=1e-6)
         self.index_dim = index_dim
         self.concentration = Frozen(value)
 

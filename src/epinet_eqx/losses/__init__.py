@@ -10,13 +10,13 @@ from ._loss import CrossEntropy as CrossEntropy
 from ._loss import FunctionLoss as FunctionLoss
 from ._loss import LogLoss as LogLoss
 from ._loss import SquaredLoss as SquaredLoss
+from ._loss import anchored as anchored
 from ._loss import mean_data_loss as mean_data_loss
 from ._loss import mean_loss as mean_loss
+from ._loss import share_prior as share_prior
 from ._penalty import L2 as L2
 from ._penalty import AbstractPenalty as AbstractPenalty
+from ._penalty import AnchoredL2 as AnchoredL2
 from ._penalty import GaussianKL as GaussianKL
+from ._penalty import PriorShare as PriorShare
 from ._penalty import ScaleMixtureKL as ScaleMixtureKL
-from ._prior_share import AnchoredL2 as AnchoredL2
-from ._prior_share import PriorShare as PriorShare
-from ._prior_share import anchored as anchored
-from ._prior_share import share_prior as share_prior

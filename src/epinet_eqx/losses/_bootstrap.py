@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._checks import is_traced, require
+from .._checks import Scalar, check_share
 
 
 def _poisson_thresholds(num_thresholds: int) -> tuple[float, ...]:
@@ -46,12 +46,9 @@ class BernoulliBootstrap(AbstractBootstrap):
     p: Float[Array, ""]
     key: PRNGKeyArray
 
-    def __init__(self, p: float | Float[Array, ""], *, key: PRNGKeyArray):
+    def __init__(self, p: Scalar, *, key: PRNGKeyArray):
         """Initialize with the probability of omission, from 0 (keep all) to below 1, and a random key."""
-        value = jnp.asarray(p, dtype=float)
-        found = "" if is_traced(value) else f"; got {float(value)}"
-        message = f"`p` must be a probability of omission of at least 0 and below 1{found}."
-        self.p = require(value, ~((value >= 0) & (value < 1)), message)
+        self.p = check_share("p", p, below_one=True)
         self.key = key
 
     def weight(self, score: Float[Array, ""]) -> Float[Array, ""]:

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 
-from .._checks import check_finite, check_scalar, is_traced, on_host, require
-from .._enn import AbstractENN
+from .._checks import Scalar, check_finite, check_scalar, check_share, is_traced
+from .._enn import AbstractENN, Indices
 from .._likelihoods import CATEGORICAL, AbstractLikelihood, Gaussian
 from .._tree import trainable_mask
 from ..indices import AbstractIndex
 from ._batch import Batch
 from ._bootstrap import AbstractBootstrap
-from ._penalty import AbstractPenalty, choose_penalty
+from ._penalty import L2, AbstractPenalty, AnchoredL2, PriorShare, choose_penalty
 
 
 class AbstractLoss(eqx.Module):
@@ -91,7 +91,7 @@ class LogLoss(AbstractLoss):
     def __init__(
         self,
         likelihood: AbstractLikelihood,
-        l2: float | Float[Array, ""] = 0.0,
+        l2: Scalar = 0.0,
         bootstrap: AbstractBootstrap | None = None,
         penalty: AbstractPenalty | None = None,
     ):
@@ -130,7 +130,7 @@ class FunctionLoss(AbstractLoss):
     def __init__(
         self,
         function: Callable[[Float[Array, " classes"], Shaped[Array, "..."]], Float[Array, ""]],
-        l2: float | Float[Array, ""] = 0.0,
+        l2: Scalar = 0.0,
         bootstrap: AbstractBootstrap | None = None,
         penalty: AbstractPenalty | None = None,
     ):
@@ -164,8 +164,8 @@ class CrossEntropy(AbstractLoss):
 
     def __init__(
         self,
-        l2: float | Float[Array, ""] = 0.0,
-        label_smoothing: float | Float[Array, ""] = 0.0,
+        l2: Scalar = 0.0,
+        label_smoothing: Scalar = 0.0,
         bootstrap: AbstractBootstrap | None = None,
         penalty: AbstractPenalty | None = None,
     ):
@@ -178,11 +178,7 @@ class CrossEntropy(AbstractLoss):
             bootstrap: weights of the examples, `BernoulliBootstrap` for Eq. (8).
             penalty: another penalty in place of the sum of squares.
         """
-        value = jnp.asarray(label_smoothing, dtype=float)
-        found = "" if is_traced(value) else f"; got {float(value)}"
-        message = f"`label_smoothing` must be from 0 to 1{found}."
-        share = on_host(value)
-        self.label_smoothing = require(value, ~((share >= 0) & (share <= 1)), message)
+        self.label_smoothing = check_share("label_smoothing", label_smoothing)
         self.penalty = choose_penalty(l2, penalty)
         self.bootstrap = bootstrap
         self.noise_key = None
@@ -222,8 +218,8 @@ class SquaredLoss(AbstractLoss):
 
     def __init__(
         self,
-        l2: float | Float[Array, ""] = 0.0,
-        noise_scale: float | Float[Array, ""] = 0.0,
+        l2: Scalar = 0.0,
+        noise_scale: Scalar = 0.0,
         bootstrap: AbstractBootstrap | None = None,
         penalty: AbstractPenalty | None = None,
         *,
@@ -238,7 +234,7 @@ class SquaredLoss(AbstractLoss):
             penalty: another penalty in place of the sum of squares.
             key: random key of the perturbation; needed with a `noise_scale` above zero.
         """
-        value = check_scalar("noise_scale", jnp.asarray(noise_scale, dtype=float), minimum=0.0)
+        value = check_scalar("noise_scale", noise_scale, minimum=0.0)
         if key is None and (is_traced(value) or float(value) > 0):
             found = "" if is_traced(value) else f", {float(value)}"
             raise ValueError(f"`key` must be given with a `noise_scale` above zero{found}; got None.")
@@ -265,13 +261,21 @@ class SquaredLoss(AbstractLoss):
         Gaussian(1.0).check_targets(y, num_outputs)
 
 
+def anchored(loss: AbstractLoss, enn: AbstractENN) -> AbstractLoss:
+    """Return the loss with its `L2` penalty pulling toward the trainable parameters of `enn` instead of zero."""
+    if not isinstance(loss.penalty, L2):
+        raise ValueError(f"`loss` must have an `L2` penalty to be anchored; got {type(loss.penalty).__name__}.")
+    penalty = AnchoredL2(loss.penalty.scale, eqx.filter(enn, trainable_mask(enn)))
+    return eqx.tree_at(lambda loss: loss.penalty, loss, penalty)
+
+
+def share_prior(loss: AbstractLoss, num_observations: Float[Array, ""]) -> AbstractLoss:
+    """Return the loss with its penalty divided by the number of observations."""
+    return eqx.tree_at(lambda loss: loss.penalty, loss, PriorShare(loss.penalty, num_observations))
+
+
 def mean_loss(
-    loss: AbstractLoss,
-    enn: AbstractENN,
-    zs: PyTree[Shaped[Array, "samples ..."]],
-    batch: Batch,
-    *,
-    params: PyTree | None = None,
+    loss: AbstractLoss, enn: AbstractENN, zs: Indices, batch: Batch, *, params: PyTree | None = None
 ) -> Float[Array, ""]:
     """Return the mean of `loss(enn, z, x, y, i)` over all indices `zs` and all examples of the batch.
 
@@ -303,12 +307,7 @@ def mean_loss(
 
 
 def mean_data_loss(
-    loss: AbstractLoss,
-    enn: AbstractENN,
-    zs: PyTree[Shaped[Array, "samples ..."]],
-    batch: Batch,
-    *,
-    chunk_size: int = 256,
+    loss: AbstractLoss, enn: AbstractENN, zs: Indices, batch: Batch, *, chunk_size: int = 256
 ) -> Float[Array, ""]:
     """Return the mean data loss on held-out data: without penalty, bootstrap and perturbed targets.
 

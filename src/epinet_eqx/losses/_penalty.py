@@ -1,13 +1,14 @@
-"""Penalties on parameters: sum of squares, and the divergence of the ELBO (Sections 3.2 and 4.2)."""
+"""Penalties on parameters: sum of squares, the divergence of the ELBO (Sections 3.2 and 4.2), and shares of a prior."""
 
 import abc
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, PyTree, Shaped
 
-from .._checks import check_scalar, is_traced, require
+from .._checks import Scalar, check_scalar, check_share, is_traced, require
 from .._enn import AbstractENN
 from .._tree import sum_of_squares
 from ..bayes import BayesByBackprop
@@ -32,16 +33,16 @@ class L2(AbstractPenalty):
 
     scale: Float[Array, ""]
 
-    def __init__(self, scale: float | Float[Array, ""]):
+    def __init__(self, scale: Scalar):
         r"""Initialize with $\lambda$, an array so that sweeping it compiles once."""
-        self.scale = check_scalar("l2", jnp.asarray(scale, dtype=float), minimum=0.0)
+        self.scale = check_scalar("l2", scale, minimum=0.0)
 
     def __call__(self, enn: AbstractENN, params: PyTree, z: Shaped[Array, "..."]) -> Float[Array, ""]:
         """Return the scaled sum of squares of the trainable parameters."""
         return self.scale * sum_of_squares(params)
 
 
-def choose_penalty(l2: float | Float[Array, ""], penalty: AbstractPenalty | None) -> AbstractPenalty:
+def choose_penalty(l2: Scalar, penalty: AbstractPenalty | None) -> AbstractPenalty:
     """Return `penalty`, or `L2(l2)` if it is not given."""
     if penalty is None:
         return L2(l2)
@@ -57,9 +58,9 @@ def _positive(name: str, value: float | int | Float[Array, ""]) -> Float[Array, 
     return require(array, ~(jnp.isfinite(array) & (array > 0)), f"`{name}` must be finite and positive{found}.")
 
 
-def _coefficient(num_examples: int | Float[Array, ""], scale: float | Float[Array, ""]) -> Float[Array, ""]:
+def _coefficient(num_examples: int | Float[Array, ""], scale: Scalar) -> Float[Array, ""]:
     """Return the factor of the divergence, since the data loss is a mean over examples."""
-    value = check_scalar("scale", jnp.asarray(scale, dtype=float), minimum=0.0)
+    value = check_scalar("scale", scale, minimum=0.0)
     return value / _positive("num_examples", num_examples)
 
 
@@ -79,13 +80,7 @@ class GaussianKL(AbstractPenalty):
     sigma_1: Float[Array, ""]
     coefficient: Float[Array, ""]
 
-    def __init__(
-        self,
-        num_examples: int | Float[Array, ""],
-        sigma_1: float | Float[Array, ""] = 1.0,
-        *,
-        scale: float | Float[Array, ""] = 1.0,
-    ):
+    def __init__(self, num_examples: int | Float[Array, ""], sigma_1: Scalar = 1.0, *, scale: Scalar = 1.0):
         r"""Initialize the penalty; its scalars are arrays, so that sweeping them compiles once.
 
         Args:
@@ -119,11 +114,11 @@ class ScaleMixtureKL(AbstractPenalty):
     def __init__(
         self,
         num_examples: int | Float[Array, ""],
-        sigma_1: float | Float[Array, ""] = 1.0,
-        sigma_2: float | Float[Array, ""] = 0.75,
-        mixture_weight: float | Float[Array, ""] = 0.5,
+        sigma_1: Scalar = 1.0,
+        sigma_2: Scalar = 0.75,
+        mixture_weight: Scalar = 0.5,
         *,
-        scale: float | Float[Array, ""] = 1.0,
+        scale: Scalar = 1.0,
     ):
         r"""Initialize the penalty; its scalars are arrays, so that sweeping them compiles once.
 
@@ -134,12 +129,9 @@ class ScaleMixtureKL(AbstractPenalty):
             mixture_weight: $\pi$, the weight of the first component.
             scale: an additional factor.
         """
-        weight = jnp.asarray(mixture_weight, dtype=float)
-        found = "" if is_traced(weight) else f"; got {float(weight)}"
-        message = f"`mixture_weight` must be from 0 to 1{found}."
         self.sigma_1 = _positive("sigma_1", sigma_1)
         self.sigma_2 = _positive("sigma_2", sigma_2)
-        self.mixture_weight = require(weight, ~((weight >= 0) & (weight <= 1)), message)
+        self.mixture_weight = check_share("mixture_weight", mixture_weight)
         self.coefficient = _coefficient(num_examples, scale)
 
     def __call__(self, enn: AbstractENN, params: PyTree, z: Shaped[Array, "..."]) -> Float[Array, ""]:
@@ -153,3 +145,33 @@ class ScaleMixtureKL(AbstractPenalty):
         # The density of theta itself, by its noise: (theta - mean) / sigma would lose what softplus rounds away.
         log_posterior = norm.logpdf(z) - jnp.log(q.sigma)
         return self.coefficient * jnp.sum(log_posterior - log_prior)
+
+
+class PriorShare(AbstractPenalty):
+    """A penalty divided by the number of observations, since the rest of the loss is a mean over them."""
+
+    penalty: AbstractPenalty
+    num_observations: Float[Array, ""]
+
+    def __call__(self, enn: AbstractENN, params: PyTree, z: Shaped[Array, "..."]) -> Float[Array, ""]:
+        """Return the penalty of one observation."""
+        return self.penalty(enn, params, z) / self.num_observations
+
+
+class AnchoredL2(AbstractPenalty):
+    r"""$\lambda \|\theta - \theta_0\|_2^2$: pulls toward the parameters before training instead of zero.
+
+    An ENN whose initial parameters are a sample of the prior for each index then stays one where there are no data.
+    """
+
+    scale: Float[Array, ""]
+    anchor: PyTree
+
+    def __init__(self, scale: Scalar, anchor: PyTree):
+        r"""Initialize with $\lambda$, and $\theta_0$, the trainable part of an ENN with `None` elsewhere."""
+        self.scale = check_scalar("l2", scale, minimum=0.0)
+        self.anchor = anchor
+
+    def __call__(self, enn: AbstractENN, params: PyTree, z: Shaped[Array, "..."]) -> Float[Array, ""]:
+        """Return the scaled squared distance of the trainable parameters to the anchor."""
+        return self.scale * sum_of_squares(jax.tree.map(jnp.subtract, params, jax.lax.stop_gradient(self.anchor)))

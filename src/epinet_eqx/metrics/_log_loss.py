@@ -137,15 +137,8 @@ def loss_grid(
 ) -> LossGrid:
     """Return log-losses at all combinations of temperature, M and tau; the outputs are computed only once.
 
-    Args:
-        enn: the ENN.
-        x: inputs, an array or a tree of arrays with a leading batch axis of even length; consecutive pairs are anchors.
-        y: targets: classes, or the values of a regression.
-        draws: the indices to average over.
-        temperatures: divisors of the outputs, as in `Tempered`.
-        taus: numbers of labels that are predicted jointly.
-        sample_counts: increasing values of M, at most the number of draws; by default that number only.
-        likelihood: how an output becomes a distribution of the target.
+    The arguments are those of `log_losses`, with several `taus`, with `temperatures` that divide the outputs as in
+    `Tempered`, and with increasing values of M in `sample_counts`, by default the number of draws only.
     """
     check_sizes("taus", taus)
     if not taus or len(set(taus)) < len(taus):
@@ -200,16 +193,8 @@ def log_loss_curve(
 ) -> tuple[LogLosses, ...]:
     """Return the log-losses at several numbers of indices M, from one pass over the largest.
 
-    Each entry is what `log_losses` returns for the first M of the draws.
-
-    Args:
-        enn: the ENN.
-        x: inputs, an array or a tree of arrays with a leading batch axis of even length; consecutive pairs are anchors.
-        y: targets: classes, or the values of a regression.
-        draws: sampled indices.
-        sample_counts: the values of M, increasing, at most the number of draws.
-        tau: number of labels that are predicted jointly.
-        likelihood: how an output becomes a distribution of the target.
+    Each entry is what `log_losses` returns for the first M of the draws, which must be sampled. The other arguments are
+    its own; `sample_counts` are the values of M, increasing and at most the number of draws.
     """
     _check_curve(draws, sample_counts)
     return _pair_losses(
@@ -263,15 +248,7 @@ def dyadic_log_loss(
 
     The anchors are consecutive pairs of examples. Of $\tau$ draws from a pair, $k$ fall on its first with a binomial
     probability, and the joint prediction (Eq. 2) depends on nothing but $k$, so no draw is needed. Total nats over the
-    $\tau$ labels; the standard error is over pairs.
-
-    Args:
-        enn: the ENN.
-        x: inputs, an array or a tree of arrays with a leading batch axis of even length.
-        y: targets.
-        draws: the indices to average over.
-        tau: number of labels that are predicted jointly.
-        likelihood: how an output becomes a distribution of the target.
+    $\tau$ labels; the standard error is over pairs. The arguments are those of `log_losses`.
     """
     return _pair_losses(enn, x, y, draws, tau, likelihood, with_error=False)[0].joint
 

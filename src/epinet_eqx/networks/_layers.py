@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._checks import is_traced, require
+from .._checks import Scalar, check_share
 from .._init import Initializer, truncated_normal
 from .._tree import Frozen
 from .._xla import jit_constructor
@@ -171,11 +171,9 @@ class ChannelDropout(eqx.Module):
     rate: Frozen[Float[Array, ""]]
     inference: bool
 
-    def __init__(self, rate: float | Float[Array, ""]):
+    def __init__(self, rate: Scalar):
         """Initialize with the probability of being dropped, an array so that sweeping it compiles once."""
-        value = jnp.asarray(rate, dtype=float)
-        found = "" if is_traced(value) else f"; got {float(value)}"
-        self.rate = Frozen(require(value, ~((value >= 0) & (value < 1)), f"`dropout` must be in [0, 1){found}."))
+        self.rate = Frozen(check_share("dropout", rate, below_one=True))
         self.inference = False
 
     def __call__(self, x: Float[Array, "height width channels"], *, key: PRNGKeyArray | None) -> Float[Array, "..."]:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._checks import check_positive, check_sizes
+from .._checks import Scalar, check_positive, check_sizes
 from .._init import Initializer, truncated_normal
 from .._keys import named_keys
 from ._abstract import AbstractNetwork
@@ -51,7 +51,7 @@ def _assemble(
     large: bool,
     pre_activation: bool,
     padding: Padding,
-    dropout: float | Float[Array, ""] | None,
+    dropout: Scalar | None,
     norm: Callable[[int], BatchNorm],
     initializer: Initializer,
     key: PRNGKeyArray,
@@ -94,7 +94,7 @@ def resnet_v2(
     *,
     in_channels: int = 3,
     padding: Padding = "same",
-    dropout: float | Float[Array, ""] | None = None,
+    dropout: Scalar | None = None,
     norm: Callable[[int], BatchNorm] = BatchNorm,
     initializer: Initializer = truncated_normal,
     key: PRNGKeyArray,
@@ -135,22 +135,15 @@ def resnet_v1(
     *,
     in_channels: int = 3,
     padding: Padding = "symmetric",
-    dropout: float | Float[Array, ""] | None = None,
+    dropout: Scalar | None = None,
     norm: Callable[[int], BatchNorm] = BatchNorm,
     initializer: Initializer = truncated_normal,
     key: PRNGKeyArray,
 ) -> tuple[ResNet, eqx.nn.State]:
     """Return the ImageNet ResNet "v1.5" of most public weights, and its state: 512 or 2048 features.
 
-    Args:
-        depth: 18 or 34 (basic blocks), 50, 101 or 152 (bottlenecks).
-        num_classes: as in `resnet_v2`.
-        in_channels: as in `resnet_v2`.
-        padding: "symmetric" as in torchvision and timm, or "same".
-        dropout: as in `resnet_v2`, and after the stem; the dropout baseline uses 0.05.
-        norm: as in `resnet_v2`.
-        initializer: as in `resnet_v2`.
-        key: random key.
+    The arguments are those of `resnet_v2`, but `depth` is 18 or 34 (basic blocks), 50, 101 or 152 (bottlenecks), and
+    `dropout` is applied after the stem, too; the dropout baseline uses 0.05. torchvision and timm pad symmetrically.
     """
     _check_depth(depth, _V1)
     blocks, bottleneck = _V1[depth]
@@ -177,23 +170,16 @@ def cifar_resnet(
     *,
     in_channels: int = 3,
     padding: Padding = "symmetric",
-    dropout: float | Float[Array, ""] | None = None,
+    dropout: Scalar | None = None,
     norm: Callable[[int], BatchNorm] = BatchNorm,
     initializer: Initializer = truncated_normal,
     key: PRNGKeyArray,
 ) -> tuple[ResNet, eqx.nn.State]:
     """Return a ResNet of small images and its state: basic blocks with padded shortcuts, 64 features.
 
-    Args:
-        depth: six times the blocks of a group, plus two: 20, 32, 44, 56, 110, ... The "ResNet-18" of the paper has two
-            blocks per group and is depth 14 here.
-        num_classes: as in `resnet_v2`.
-        in_channels: as in `resnet_v2`.
-        padding: "symmetric" as in PyTorch, for public weights; "same" as in the authors' code.
-        dropout: as in `resnet_v2`, and after the stem.
-        norm: as in `resnet_v2`.
-        initializer: as in `resnet_v2`.
-        key: random key.
+    The arguments are those of `resnet_v1`, but `depth` is six times the blocks of a group, plus two: 20, 32, 44, 56,
+    110, ... The "ResNet-18" of the paper has two blocks per group and is depth 14 here. Public weights of PyTorch need
+    symmetric padding, the authors' code has "same".
     """
     if isinstance(depth, bool) or not isinstance(depth, int) or depth < 8 or depth % 6 != 2:
         raise ValueError(f"`depth` must be 6 n + 2 for a positive integer n; got {depth}.")

@@ -64,7 +64,7 @@ class PitmanYor(AbstractENN):
             raise ValueError(f"`num_classes` must be at least 2: one class leaves nothing to know; got {num_classes}.")
         self.base = base
         self.alpha = alpha
-        self.temperature = Frozen(check_scalar("temperature", jnp.asarray(temperature, dtype=float), minimum=1e-6))
+        self.temperature = Frozen(check_scalar("temperature", temperature, minimum=1e-6))
         self.field = field
         self.index = GaussianIndex(num_classes * 2 * field.frequencies.content.shape[0])
         self.num_classes = num_classes
@@ -105,10 +105,10 @@ class PitmanYor(AbstractENN):
             part = Frozen(part) if isinstance(enn.alpha, Frozen) else part
             enn = eqx.tree_at(lambda enn: enn.alpha, enn, part)
         if temperature is not None:
-            value = check_scalar("temperature", jnp.asarray(temperature, dtype=float), minimum=1e-6)
+            value = check_scalar("temperature", temperature, minimum=1e-6)
             enn = eqx.tree_at(lambda enn: enn.temperature, enn, Frozen(value))
         if length_scale is not None:
-            value = check_scalar("length_scale", jnp.asarray(length_scale, dtype=float), minimum=1e-6)
+            value = check_scalar("length_scale", length_scale, minimum=1e-6)
             value = Frozen(value) if isinstance(enn.field.length_scale, Frozen) else value
             enn = eqx.tree_at(lambda enn: enn.field.length_scale, enn, value)
         return enn

@@ -102,7 +102,7 @@ class FourierField(eqx.Module):
                 "`examples` must be inputs at which features of `base` vary; "
                 f"got zero variance of all {features.shape[1]} features."
             )
-        value = check_scalar("length_scale", jnp.asarray(length_scale, dtype=float), minimum=1e-6)
+        value = check_scalar("length_scale", length_scale, minimum=1e-6)
         self.mean = Frozen(mean)
         self.weight = Frozen(jnp.where(varies, 1 / jnp.where(varies, deviation, 1.0), 0.0))
         frequencies = jr.normal(key, (num_frequencies, features.shape[1]))

@@ -17,7 +17,6 @@ def my_agent(problem, key):
 """
 
 from ._evaluate import evaluate as evaluate
-from ._joint_batches import JointBatches as JointBatches
 from ._kl import LogJoint as LogJoint
 from ._kl import closed_form_kl as closed_form_kl
 from ._kl import count_nonfinite as count_nonfinite
@@ -25,6 +24,7 @@ from ._kl import exact_kl as exact_kl
 from ._kl import given_kl as given_kl
 from ._kl import sampled_kl as sampled_kl
 from ._problem import GenerativeModel as GenerativeModel
+from ._problem import JointBatches as JointBatches
 from ._problem import PriorKnowledge as PriorKnowledge
 from ._problem import Problem as Problem
 from ._setting import Setting as Setting

@@ -9,13 +9,54 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .._checks import check_finite, check_labels, check_positive
+from .._checks import Scalar, check_finite, check_labels, check_positive
 from .._keys import named_keys
 from .._xla import jit_for_one_run
 from ..losses import Batch
 from ..networks import MLP
-from ._joint_batches import JointBatches
 from ._setting import Setting
+
+
+class JointBatches(eqx.Module):
+    r"""Batches of $\tau$ inputs, their labels, and the log-likelihood of the labels under the true model.
+
+    Attributes:
+        x: the inputs.
+        y: the labels.
+        log_likelihoods: $\ln P(y_{1:\tau} \mid x_{1:\tau})$ of each batch, in nats.
+    """
+
+    x: Float[Array, "batches tau features"]
+    y: Int[Array, "batches tau"]
+    log_likelihoods: Float[Array, " batches"]
+
+    def __init__(self, x: Any, y: Any, log_likelihoods: Any, *, input_dim: int, num_classes: int):
+        """Initialize from arrays, of NumPy or JAX.
+
+        Args:
+            x: the inputs, of shape (batches, tau, input_dim).
+            y: the labels, of shape (batches, tau).
+            log_likelihoods: those of the true model, of shape (batches,).
+            input_dim: the input dimension that `x` must have.
+            num_classes: the number of classes.
+        """
+        x, y, log_likelihoods = jnp.asarray(x, dtype=float), jnp.asarray(y), jnp.asarray(log_likelihoods, dtype=float)
+        if x.ndim != 3 or x.shape[2] != input_dim or 0 in x.shape:
+            raise ValueError(f"`test_x` must have shape (batches, tau, {input_dim}); got {x.shape}.")
+        if y.shape != x.shape[:2] or not jnp.issubdtype(y.dtype, jnp.integer):
+            raise ValueError(f"`test_y` must hold integers of shape {x.shape[:2]}; got shape {y.shape} of {y.dtype}.")
+        if log_likelihoods.shape != x.shape[:1]:
+            found = log_likelihoods.shape
+            raise ValueError(f"`test_log_likelihoods` must have one entry per batch, {x.shape[0]}; got shape {found}.")
+        self.x = check_finite("test_x", x)
+        self.y = check_labels("test_y", y.astype(jnp.int32), num_classes)
+        self.log_likelihoods = check_finite("test_log_likelihoods", log_likelihoods)
+
+    @property
+    def tau(self) -> int:
+        """The number of labels of a batch."""
+        return self.y.shape[-1]
+
 
 _HIDDEN = (50, 50)
 _NUM_CLASSES = 2
@@ -48,7 +89,7 @@ class GenerativeModel(eqx.Module):
     network: MLP
     temperature: Float[Array, ""]
 
-    def __init__(self, input_dim: int, num_classes: int, temperature: float | Float[Array, ""], *, key: PRNGKeyArray):
+    def __init__(self, input_dim: int, num_classes: int, temperature: Scalar, *, key: PRNGKeyArray):
         r"""Draw the model: a truncated normal over the root of the fan-in, and biases in the first layer only.
 
         Args:

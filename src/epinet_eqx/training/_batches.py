@@ -157,10 +157,7 @@ def _mix(bits: UInt32[Array, "..."]) -> UInt32[Array, "..."]:
 
 
 def permute(
-    places: UInt32[Array, " n"],
-    epochs: UInt32[Array, " n"],
-    size: UInt32[Array, ""],
-    salts: UInt32[Array, "rounds 2"],
+    places: UInt32[Array, " n"], epochs: UInt32[Array, " n"], size: UInt32[Array, ""], salts: UInt32[Array, "rounds 2"]
 ) -> UInt32[Array, " n"]:
     """Return the new position of each place in the random order of its epoch, a permutation of `0..size - 1`.
 

@@ -3,12 +3,15 @@
 import abc
 import csv
 import importlib
+import io
 import json
 import math
 import os
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
+
+from .._files import StrPath
 
 # How each line of metrics begins.
 _START = '{"step": '
@@ -114,27 +117,44 @@ def _rows_until(path: pathlib.Path, step: int) -> list[list[str]]:
     return [row for row in rows[1:] if int(row[0]) <= step]
 
 
-class JsonlMetrics(AbstractCallback):
-    """Metrics as lines of JSON, each with its `step`; values that are not finite become `null`.
+class AbstractMetricsFile(AbstractCallback):
+    """Metrics in a file, which is the same for a resumed run as without interruption."""
 
-    A resumed run first removes the lines after its checkpoint, so the file is the same as without interruption.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]):
+    def __init__(self, path: StrPath):
         """Initialize with the file, which is created if it does not exist."""
         self._path = pathlib.Path(path)
         self._file: Any = None
 
+    @abc.abstractmethod
+    def _kept(self, step: int) -> str:
+        """Return the content to begin with: what an earlier run has logged up to `step`."""
+
     def start(self, step: int) -> None:
-        """Remove the lines after `step`, and open the file."""
+        """Remove what was logged after `step`, and open the file."""
         self.close()
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        kept = _lines_until(self._path, step) if self._path.exists() else []
         # The new file replaces the old one in one move, so a kill in between loses nothing.
         new = self._path.with_name(f".{self._path.name}.new")
-        new.write_text("".join(kept))
+        new.write_text(self._kept(step), newline="")
         new.replace(self._path)
-        self._file = self._path.open("a")
+        self._file = self._path.open("a", newline="")
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class JsonlMetrics(AbstractMetricsFile):
+    """Metrics as lines of JSON, each with its `step`; values that are not finite become `null`.
+
+    A resumed run first removes the lines after its checkpoint.
+    """
+
+    def _kept(self, step: int) -> str:
+        """Return the lines up to `step`."""
+        return "".join(_lines_until(self._path, step) if self._path.exists() else [])
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write one line, at once."""
@@ -142,53 +162,30 @@ class JsonlMetrics(AbstractCallback):
         self._file.write(json.dumps({"step": step, **values}) + "\n")
         self._file.flush()
 
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
 
-
-class CsvMetrics(AbstractCallback):
+class CsvMetrics(AbstractMetricsFile):
     """Metrics as rows `step,metric,value` of a CSV file, whichever metrics there are at a step.
 
     A resumed run first removes the rows after its checkpoint. With pandas, `frame.pivot(index="step", columns="metric",
     values="value")` has one row per step.
     """
 
-    def __init__(self, path: str | os.PathLike[str]):
-        """Initialize with the file, which is created if it does not exist."""
-        self._path = pathlib.Path(path)
-        self._file: Any = None
-
-    def start(self, step: int) -> None:
-        """Remove the rows after `step`, and open the file."""
-        self.close()
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        kept = _rows_until(self._path, step) if self._path.exists() else []
-        # The new file replaces the old one in one move, so a kill in between loses nothing.
-        new = self._path.with_name(f".{self._path.name}.new")
-        with new.open("w", newline="") as file:
-            csv.writer(file).writerows([_HEADER, *kept])
-        new.replace(self._path)
-        self._file = self._path.open("a", newline="")
+    def _kept(self, step: int) -> str:
+        """Return the header and the rows up to `step`."""
+        content = io.StringIO(newline="")
+        csv.writer(content).writerows([_HEADER, *(_rows_until(self._path, step) if self._path.exists() else [])])
+        return content.getvalue()
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write one row per metric, at once."""
         csv.writer(self._file).writerows([step, name, value] for name, value in metrics.items())
         self._file.flush()
 
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
 
 class TensorBoard(AbstractCallback):
     """Metrics for TensorBoard, written by the package tensorboardX."""
 
-    def __init__(self, folder: str | os.PathLike[str]):
+    def __init__(self, folder: StrPath):
         """Initialize with the folder of the event files."""
         self._package = _require("tensorboardX", "TensorBoard")
         self._folder = os.fspath(folder)

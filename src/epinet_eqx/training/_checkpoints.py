@@ -11,6 +11,7 @@ from typing import Any
 import jax
 
 from .._checks import check_positive
+from .._files import StrPath
 from ._processes import wait_for_all
 from ._state import TrainState
 from ._stored import CheckpointError, Stored, describe, orbax, write_arrays, write_summary
@@ -52,13 +53,7 @@ class Checkpoints:
     """
 
     def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        *,
-        keep_last: int = 3,
-        keep_best: int = 1,
-        metric: str = "loss",
-        mode: str = "min",
+        self, folder: StrPath, *, keep_last: int = 3, keep_best: int = 1, metric: str = "loss", mode: str = "min"
     ):
         """Initialize; create the folder if it does not exist.
 

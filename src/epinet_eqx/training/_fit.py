@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 
 from .._checks import check_key, num_examples
+from .._files import StrPath
 from .._keys import named_keys
 from .._xla import jit_for_one_run
 from ..data import Loader
@@ -212,7 +213,7 @@ def fit(
     progress: bool = True,
     block_size: int = 100,
     mesh: Mesh | None = None,
-    checkpoints: Checkpoints | str | os.PathLike[str] | None = None,
+    checkpoints: Checkpoints | StrPath | None = None,
     checkpoint_every: int | None = None,
     callbacks: Callback | Sequence[Callback] = (),
     log_every: int = 10,

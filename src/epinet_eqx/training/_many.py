@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
-from .._checks import as_real_array, check_finite, check_positive, check_scalar, num_examples
+from .._checks import Scalar, as_real_array, check_finite, check_positive, check_scalar, num_examples
 from .._enn import AbstractENN
 from .._keys import named_keys
 from .._xla import jit_for_one_run
@@ -242,7 +242,7 @@ def fit_ensemble(
     num_particles: int,
     num_steps: int,
     prior: Callable[[PRNGKeyArray], Callable[[PyTree[Array]], Any]] | None = None,
-    prior_scale: float | Float[Array, ""] = 1.0,
+    prior_scale: Scalar = 1.0,
     key: PRNGKeyArray,
     **options: Unpack[FitOptions],
 ) -> FitResult:
@@ -270,7 +270,7 @@ def fit_ensemble(
         TrainingInterrupted: as in `fit`.
     """
     check_positive("num_particles", num_particles)
-    scale = check_scalar("prior_scale", jnp.asarray(prior_scale, dtype=float), minimum=0.0)
+    scale = check_scalar("prior_scale", prior_scale, minimum=0.0)
     particle_key, prior_key, train_key = named_keys(key, "particles", "priors", "train")
 
     def make(number: Array) -> AbstractENN:

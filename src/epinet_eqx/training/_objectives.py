@@ -21,9 +21,10 @@ from ..indices import AbstractIndex
 from ..losses import AbstractLoss, AbstractPenalty, Batch, mean_loss
 
 Metrics = dict[str, Array]
+Result = tuple[Float[Array, ""], tuple[PyTree, Metrics]]
 
 # An `AbstractObjective`, or any function of this form.
-Objective = Callable[..., tuple[Float[Array, ""], tuple[PyTree, Metrics]]]
+Objective = Callable[..., Result]
 
 # The testbed's number (Appendix F.3), which is its index dimension.
 _MAX_INDEX_SAMPLES = 8
@@ -42,9 +43,7 @@ class AbstractObjective(eqx.Module):
     """The function that training minimizes: of a model, its running state and a batch."""
 
     @abc.abstractmethod
-    def __call__(
-        self, model: PyTree, model_state: PyTree, batch: Batch, *, key: PRNGKeyArray
-    ) -> tuple[Float[Array, ""], tuple[PyTree, Metrics]]:
+    def __call__(self, model: PyTree, model_state: PyTree, batch: Batch, *, key: PRNGKeyArray) -> Result:
         """Return the loss, a mean over the batch, with the new model state and scalar metrics.
 
         Draw what differs between examples from `fold_in(key, i)`, where `i` is the example's number: the result then
@@ -127,10 +126,7 @@ def _run_stateful(
     (example_key,) = named_keys(key, "example")
     keys = jax.vmap(lambda i: jr.fold_in(example_key, i))(batch.i)
     mapped = jax.vmap(
-        lambda x, state, key: function(cast, x, state, key),
-        in_axes=(0, None, 0),
-        out_axes=(0, None),
-        axis_name="batch",
+        lambda x, state, key: function(cast, x, state, key), in_axes=(0, None, 0), out_axes=(0, None), axis_name="batch"
     )
     # The statistics keep their precision, and a network may let them meet its activations.
     with jax.numpy_dtype_promotion("standard") if dtype is not None else contextlib.nullcontext():
@@ -185,18 +181,14 @@ class EpistemicObjective(AbstractObjective):
         index = network_as_enn(model).index
         return index.sample_many(self.num_samples(index), key=key)
 
-    def __call__(
-        self, model: PyTree, model_state: PyTree, batch: Batch, *, key: PRNGKeyArray
-    ) -> tuple[Float[Array, ""], tuple[PyTree, Metrics]]:
+    def __call__(self, model: PyTree, model_state: PyTree, batch: Batch, *, key: PRNGKeyArray) -> Result:
         """Return the mean loss, with the model state unchanged."""
         return self.at(self._indices(model, key))(model, model_state, batch, key=key)
 
     def at(self, zs: Shaped[Array, "samples ..."]) -> Objective:
         """Return the objective at given indices, which ignores its key: for loops that draw many steps at once."""
 
-        def objective(
-            model: PyTree, model_state: PyTree, batch: Batch, *, key: PRNGKeyArray
-        ) -> tuple[Float[Array, ""], tuple[PyTree, Metrics]]:
+        def objective(model: PyTree, model_state: PyTree, batch: Batch, *, key: PRNGKeyArray) -> Result:
             params = eqx.filter(model, trainable_mask(model) if self.mask is None else self.mask)
             enn, loss = _in_precision(network_as_enn(model), self.loss, self.compute_dtype)
             return mean_loss(loss, enn, zs, batch, params=params), (model_state, {})
@@ -237,9 +229,7 @@ class StatefulObjective(AbstractObjective):
         )
         return Deterministic(lambda x: x), jnp.zeros(1, dtype=jnp.int32), Batch(outputs, batch.y, batch.i), new_state
 
-    def __call__(
-        self, model: PyTree, model_state: PyTree, batch: Batch, *, key: PRNGKeyArray
-    ) -> tuple[Float[Array, ""], tuple[PyTree, Metrics]]:
+    def __call__(self, model: PyTree, model_state: PyTree, batch: Batch, *, key: PRNGKeyArray) -> Result:
         """Return the mean loss, the new statistics, and for labels the accuracy on the batch."""
         enn, zs, outputs, new_state = self._run(model, model_state, batch, key)
         value = mean_loss(self.loss, enn, zs, outputs, params=eqx.filter(model, trainable_mask(model)))
@@ -287,9 +277,7 @@ class TrunkObjective(AbstractObjective):
         )
         return Batch(features, batch.y, batch.i), new_state
 
-    def __call__(
-        self, model: PyTree, model_state: PyTree, batch: Batch, *, key: PRNGKeyArray
-    ) -> tuple[Float[Array, ""], tuple[PyTree, Metrics]]:
+    def __call__(self, model: PyTree, model_state: PyTree, batch: Batch, *, key: PRNGKeyArray) -> Result:
         """Return the mean loss and the new statistics of the trunk."""
         trunk, enn = model
         features, new_state = self._run(trunk, model_state, batch, key)

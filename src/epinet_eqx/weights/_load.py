@@ -1,6 +1,9 @@
-"""ResNets with the weights of torchvision, timm and PyTorch's CIFAR repositories."""
+"""Weights of torchvision, timm and PyTorch's CIFAR repositories: verified downloads, and ResNets with them."""
 
+import hashlib
 import os
+import pathlib
+import re
 from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
@@ -9,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .._files import open_safetensors
+from .._files import StrPath, open_safetensors
 from ..networks import (
     BatchNorm,
     ImageConv,
@@ -90,7 +93,7 @@ def _parameters(network: ResNet, naming: Naming) -> dict[str, Any]:
     return found
 
 
-def _read(path: str | os.PathLike[str]) -> dict[str, Array]:
+def _read(path: StrPath) -> dict[str, Array]:
     """Return all tensors of a file, without the prefix of a wrapped network."""
     with open_safetensors(path) as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (a file is not a dictionary)
@@ -121,7 +124,7 @@ def _problems(shapes: dict[str, tuple[int, ...]], tensors: dict[str, Array]) -> 
 
 
 def load_safetensors_weights(
-    network: ResNet, state: eqx.nn.State, path: str | os.PathLike[str], *, naming: Naming
+    network: ResNet, state: eqx.nn.State, path: StrPath, *, naming: Naming
 ) -> tuple[ResNet, eqx.nn.State]:
     """Return the network and its state with the weights and running values of a PyTorch state dict.
 
@@ -174,3 +177,31 @@ def load_safetensors_weights(
         value = Statistics(mean.astype(like.mean.dtype), var.astype(like.var.dtype), count.astype(like.count.dtype))
         state = state.set(norm.statistics, value)
     return network, state
+
+
+def download(repo: str, filename: str, *, revision: str, sha256: str, folder: StrPath | None = None) -> pathlib.Path:
+    """Return a safetensors file of the Hugging Face hub: downloaded if it is not cached, and verified every time.
+
+    Args:
+        repo: name of the repository, such as "timm/resnet50.tv_in1k".
+        filename: path of the file in it, which must end in ".safetensors": nothing else is loaded.
+        revision: commit, tag or branch.
+        sha256: the SHA-256 checksum of the file, in hexadecimal.
+        folder: the folder of downloads; by default the hub's cache.
+    """
+    if not filename.endswith(".safetensors"):
+        raise ValueError(f'`filename` must end in ".safetensors"; got {filename!r}.')
+    if not re.fullmatch("[0-9a-fA-F]{64}", sha256):
+        raise ValueError(f"`sha256` must have 64 hexadecimal digits; got {sha256!r}.")
+    try:
+        from huggingface_hub import hf_hub_download  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise ImportError("`download` needs huggingface_hub: install `epinet_eqx[hub]`.") from None
+    path = pathlib.Path(
+        hf_hub_download(repo, filename, revision=revision, cache_dir=None if folder is None else os.fspath(folder))
+    )
+    with open(path, "rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != sha256.lower():
+        raise ValueError(f"`sha256` must be that of {filename!r} of {repo!r} at {revision!r}, {found}; got {sha256}.")
+    return path

@@ -1,7 +1,6 @@
 """Networks with public ImageNet weights, by name."""
 
 import functools as ft
-import os
 import pathlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +12,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
+from .._files import StrPath
 from ..data import IMAGENET_NORMALIZATION, Normalization
 from ..networks import FoldedConv, FoldedNetwork, efficientnet_lite, mobilenet_v2, resnet_2015, squeezenet
 from ._formats import Tensors, read_hdf5, read_numpy_pairs, read_tensorflowjs, read_torch
@@ -256,7 +256,7 @@ def fill(
     return eqx.tree_at(where, network, [jnp.asarray(value, jnp.float32) for value in values])
 
 
-def pretrained(name: str, *, folder: str | os.PathLike[str] | None = None) -> Pretrained:
+def pretrained(name: str, *, folder: StrPath | None = None) -> Pretrained:
     """Return an ImageNet network with public weights, and the normalization of its images.
 
         network, normalization = pretrained("efficientnet_lite0")

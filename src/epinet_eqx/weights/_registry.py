@@ -4,7 +4,6 @@ import fnmatch
 import html
 import importlib.util
 import json
-import os
 import pathlib
 import re
 import shutil
@@ -14,7 +13,7 @@ import tarfile
 import zipfile
 from typing import Any, Literal, NamedTuple
 
-from .._files import atomic_file, sha256_of
+from .._files import StrPath, atomic_file, sha256_of
 
 _BLOCK_BYTES = 2**20
 _TIMEOUT = 60.0
@@ -92,7 +91,7 @@ def _download(package: Package, path: pathlib.Path) -> None:
         shutil.copyfileobj(response, file, _BLOCK_BYTES)
 
 
-def fetch_archive(package: Package, folder: str | os.PathLike[str] | None = None) -> pathlib.Path:
+def fetch_archive(package: Package, folder: StrPath | None = None) -> pathlib.Path:
     """Return the path of an archive, downloaded unless `folder` has it already; its checksum is compared every time.
 
     Args:

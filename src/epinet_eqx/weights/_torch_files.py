@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import safetensors.numpy
 
-from .._files import TORCH_STARTS, atomic_file, require_file
+from .._files import TORCH_STARTS, StrPath, atomic_file, require_file
 from .._pickled import Name, read_pickle
 
 # Where training scripts put the state dict, beside an optimizer's state and other things.
@@ -163,7 +163,7 @@ def _state_dict(content: Any) -> dict[str, _Tensor]:
     return {name.removeprefix(_PREFIX): value for name, value in content.items()}
 
 
-def read_torch_file(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+def read_torch_file(path: StrPath) -> dict[str, np.ndarray]:
     """Return the named tensors of a PyTorch file with a state dict, alone or in a checkpoint of a training script.
 
     The file is read as data and cannot run code. Tensors have the element types of the file; the prefix `module.` of
@@ -195,7 +195,7 @@ def read_torch_file(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     return arrays
 
 
-def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+def convert(source: StrPath, target: StrPath) -> dict[str, np.ndarray]:
     """Write the state dict of a PyTorch file to a safetensors file, and return it; see `read_torch_file`."""
     tensors = read_torch_file(source)
     with atomic_file(pathlib.Path(target)) as temporary:

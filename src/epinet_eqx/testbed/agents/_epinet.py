@@ -11,7 +11,7 @@ from ...indices import GaussianIndex
 from ...losses import CrossEntropy
 from ...networks import MLP, Initializer, glorot_uniform, truncated_normal
 from .._problem import PriorKnowledge
-from ._rules import over_data
+from ._baselines import over_data
 from ._sgd import AbstractSGDAgent, TrainingPlan
 
 _INITIALIZERS: dict[str, Initializer] = {"glorot": glorot_uniform, "truncated_normal": truncated_normal}

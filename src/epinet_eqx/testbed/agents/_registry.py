@@ -3,12 +3,8 @@
 from ..._checks import check_positive, unknown_name
 from .._setting import Setting
 from ._agent import AbstractAgent
-from ._bbb import BBBAgent
-from ._dropout import DropoutAgent
-from ._ensemble import EnsembleAgent, EnsemblePlusAgent
+from ._baselines import BBBAgent, DropoutAgent, EnsembleAgent, EnsemblePlusAgent, HypermodelAgent, MLPAgent
 from ._epinet import EpinetAgent
-from ._hypermodel import HypermodelAgent
-from ._mlp import MLPAgent
 from ._sgmcmc import SGMCMCAgent
 
 AGENTS: dict[str, AbstractAgent] = {

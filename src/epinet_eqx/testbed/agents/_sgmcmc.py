@@ -17,7 +17,7 @@ from ...losses import Batch, CrossEntropy, mean_loss
 from ...networks import MLP
 from .._problem import PriorKnowledge, Problem
 from ._agent import AbstractAgent
-from ._rules import adaptive_decay
+from ._baselines import adaptive_decay
 
 # From so many inputs on, the authors' sweep doubles the prior variance.
 _MANY_INPUTS = 100
