@@ -313,7 +313,7 @@ def test_sweeping_scalars_compiles_once(getkey):
 def test_bad_losses_are_refused(getkey):
     key = getkey()
     for p in (-0.1, 1.0, math.nan):
-        with pytest.raises(ValueError, match=f"`p` must be a probability of omission .* got {p}"):
+        with pytest.raises(ValueError, match=rf"`p` must be in \[0, 1\); got {p}"):
             BernoulliBootstrap(p, key=key)
     with pytest.raises(ValueError, match=r"`l2` must be finite and at least 0; got -1\.0"):
         CrossEntropy(l2=-1.0)

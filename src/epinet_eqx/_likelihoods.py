@@ -125,7 +125,8 @@ class Categorical(AbstractOutcomes, AbstractFisher):
 
     def mean(self, output: Float[Array, " classes"]) -> Float[Array, " targets"]:
         """Return the class probabilities."""
-        return jax.nn.softmax(output)
+        # Of the log-probabilities, which a loss needs as well: a softmax would store its exponentials.
+        return jnp.exp(jax.nn.log_softmax(output))
 
     def outcome_log_probs(self, output: Float[Array, " classes"]) -> Float[Array, "labels outcomes"]:
         """Return the log-probabilities of the classes of the one label."""

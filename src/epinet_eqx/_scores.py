@@ -21,7 +21,7 @@ from ._draws import (
 from ._enn import AbstractENN
 from ._examples import check_examples, check_targets
 from ._likelihoods import AbstractLikelihood, target_log_probs
-from ._xla import sum_by_product
+from ._xla import sum_in_turn
 
 
 class Scores(NamedTuple):
@@ -97,7 +97,7 @@ def stream_scores(
             probs = sums.probs
             if probs is not None:
                 predicted = jax.vmap(jax.vmap(likelihood.mean))(outputs)
-                probs = probs + sum_by_product(valid, predicted).reshape(probs.shape)
+                probs = probs + sum_in_turn(valid, predicted).reshape(probs.shape)
             return _Sums(sums.marginal.add(log_p, valid), sums.joint.add(joint, valid), probs)
 
         def step(sums: _Sums, zs: Shaped[Array, "samples ..."], valid: Bool[Array, " samples"]) -> _Sums:

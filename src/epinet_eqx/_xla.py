@@ -25,6 +25,9 @@ _jit: Any = eqx.filter_jit
 # Later versions of XLA have no such switch.
 _NO_EMITTERS = {"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < (0, 11) else {}
 
+# More entries than in the default chunk of indices would make long programs.
+_MAX_IN_TURN = 16
+
 # How much to optimize a program: one that runs once should not take longer to compile than to run --------------------
 
 
@@ -78,6 +81,16 @@ def sum_by_product(valid: Bool[Array, " samples"], values: Float[Array, "samples
     `nox -s bench -- streaming`.
     """
     return jnp.tensordot(valid.astype(values.dtype), values, axes=1, precision=jax.lax.Precision.HIGHEST)
+
+
+def sum_in_turn(valid: Bool[Array, " samples"], values: Float[Array, "samples *shape"]) -> Float[Array, "*shape"]:
+    """Return the sum of the valid entries one after the other: `values` are computed on the way, and never stored.
+
+    For few entries, since the program grows with them. `nox -s bench -- streaming`.
+    """
+    if values.shape[0] > _MAX_IN_TURN:
+        return sum_by_product(valid, values)
+    return sum(jnp.where(own, value, 0) for own, value in zip(valid, values, strict=True))  # pyright: ignore
 
 
 def max_by_halves(values: Float[Array, "samples *shape"]) -> Float[Array, "*shape"]:
