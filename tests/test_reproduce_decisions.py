@@ -239,7 +239,8 @@ def test_the_paper_tier_is_the_original_protocol():
         assert (unit.size.num_steps, unit.size.num_runs, unit.size.batch_size) == (10_000, 20, 128)
         assert unit.size.num_actions == 50 * unit.size.input_dim == 500
     default = Thesis().units().values()
-    assert {(unit.input_dim, unit.temperature) for unit in default} == {(d, r) for d in (2, 10) for r in (0.01, 0.1, 0.5)}
+    temperatures = (0.01, 0.1, 0.5)
+    assert {(unit.input_dim, unit.temperature) for unit in default} == {(d, r) for d in (2, 10) for r in temperatures}
     assert {unit.num_problems for unit in default} == {20}
     # What was run has more agents on fewer problems, of two dimensions; a bandit is as long as the authors'.
     run = REGISTRY["dec_thesis"].at_tier("paper").units().values()
