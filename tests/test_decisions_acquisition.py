@@ -31,9 +31,9 @@ from epinet_eqx.acquisition import (
 from epinet_eqx.bayes import Ensemble
 from epinet_eqx.decisions import any_success, as_independent, choose_set, sample_labels, set_reward
 from epinet_eqx.indices import ParticleIndex
+from epinet_eqx.likelihoods import Gaussian
 from epinet_eqx.losses import Batch, CrossEntropy
 from epinet_eqx.networks import MLP
-from epinet_eqx.predict import Gaussian
 
 pytestmark = pytest.mark.once
 

@@ -11,6 +11,7 @@ from enn_tables import Linear, Table
 
 from epinet_eqx import Draws
 from epinet_eqx._counts import average_cases, count_log_probs, dyadic_cases
+from epinet_eqx.likelihoods import Gaussian
 from epinet_eqx.metrics import (
     dyadic_log_loss,
     joint_log_loss,
@@ -18,7 +19,7 @@ from epinet_eqx.metrics import (
     marginal_log_loss,
     sampled_dyadic_log_loss,
 )
-from epinet_eqx.predict import Gaussian, joint_log_prob, joint_log_probs
+from epinet_eqx.predict import joint_log_prob, joint_log_probs
 
 pytestmark = pytest.mark.once
 

@@ -11,6 +11,7 @@ from enn_tables import Counting, Linear, Table, Traces
 import epinet_eqx as epi
 from epinet_eqx._counts import dyadic_cases
 from epinet_eqx._scores import check_data, stream_scores
+from epinet_eqx.likelihoods import Categorical, Gaussian
 from epinet_eqx.metrics import (
     Estimate,
     dyadic_log_loss,
@@ -22,7 +23,7 @@ from epinet_eqx.metrics import (
     sampled_dyadic_log_loss,
 )
 from epinet_eqx.networks import MLP
-from epinet_eqx.predict import Categorical, Gaussian, marginal_log_probs
+from epinet_eqx.predict import marginal_log_probs
 
 pytestmark = pytest.mark.once
 

@@ -13,8 +13,8 @@ from enn_tables import Linear, Noise, Table
 import epinet_eqx as epi
 from epinet_eqx._counts import weigh_counts
 from epinet_eqx._draws import LogSum
+from epinet_eqx.likelihoods import Gaussian
 from epinet_eqx.predict import (
-    Gaussian,
     conditional_log_probs,
     entropy,
     independent_log_prob,

@@ -10,9 +10,8 @@ from enn_tables import Counting, Linear, Table, Traces
 
 from epinet_eqx import Draws
 from epinet_eqx.indices import KeyIndex, ParticleIndex
-from epinet_eqx.likelihoods import Bernoulli, LearnedGaussian, Poisson
+from epinet_eqx.likelihoods import Bernoulli, Gaussian, LearnedGaussian, Poisson
 from epinet_eqx.predict import (
-    Gaussian,
     conditional_log_probs,
     joint_log_prob,
     joint_log_probs,

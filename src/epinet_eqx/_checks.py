@@ -49,6 +49,11 @@ def is_traced(x: object) -> bool:
     return isinstance(x, Tracer)
 
 
+def any_traced(tree: PyTree) -> bool:
+    """Return whether a leaf is traced: another program is being made, and this call becomes a part of it."""
+    return any(map(is_traced, jax.tree.leaves(tree)))
+
+
 def check_key(name: str, key: Any) -> None:
     """Raise unless `key` is a random key of JAX."""
     if not isinstance(key, Array):

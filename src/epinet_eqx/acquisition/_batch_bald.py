@@ -46,7 +46,7 @@ class LabelTable(eqx.Module):
     def extend(
         self, class_probs: Float[Array, "samples classes"], max_combinations: int, *, key: PRNGKeyArray
     ) -> "LabelTable":
-        """Return the table with one more label: all combinations, or so many of them drawn at random if they are more.
+        """Return the table with one more label: all combinations, or `max_combinations` of them drawn at random.
 
         The draws are systematic: a combination comes as often as its probability says, up to one.
         """
@@ -118,8 +118,8 @@ def batch_bald(
         size: how many inputs to choose.
         draws: the indices to average over, all in memory at once.
         available: which inputs may be chosen; by default all.
-        max_combinations: how many combinations of the labels chosen so far are kept: all while they are no more, then
-            so many draws from their joint prediction.
+        max_combinations: the largest number of combinations of the labels chosen so far to enumerate; beyond it, this
+            many are drawn from their joint prediction.
         key: random key of these draws.
     """
     check_positive("max_combinations", max_combinations)

@@ -1,4 +1,4 @@
-"""Learning online: act among candidates, observe what the choice earned, go on."""
+"""Online learning: act among candidates, and observe what the choice earned."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from .._checks import Scalar, check_finite, check_positive, is_traced, num_examples
+from .._checks import Scalar, any_traced, check_finite, check_positive, num_examples
 from .._keys import named_keys
 from .._xla import jit_unoptimized
 from ._agent import AbstractBanditAgent
@@ -35,7 +35,7 @@ class OnlineLearner(eqx.Module):
 
     A pytree of arrays whose shapes never change, so `act` and `observe` compile once, however many observations
     follow, and `epinet_eqx.save` and `load` are its checkpoints. Update number `t` depends on the key and `t` only: a
-    learner that was saved and loaded goes on as if it had not been, to the bit. `run_bandit` is this learner in a scan.
+    learner that is saved and loaded continues to the bit as it would have. `run_bandit` is this learner in a scan.
 
     Attributes:
         agent: how it predicts, chooses and learns; the same at all times.
@@ -65,7 +65,7 @@ class OnlineLearner(eqx.Module):
         num_examples("candidates", candidates)
         shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), candidates)
         agent_key, learner_key = named_keys(key, "agent", "learner")
-        init = _init if _is_traced((agent, key)) else _init_compiled
+        init = _init if any_traced((agent, key)) else _init_compiled
         return cls(agent, init(agent, shapes, capacity, agent_key), jnp.zeros((), jnp.int32), learner_key)
 
     def act(self, candidates: PyTree[Array], *, key: PRNGKeyArray) -> Decision:
@@ -76,7 +76,7 @@ class OnlineLearner(eqx.Module):
             key: random key of the indices and of the choice.
         """
         num_examples("candidates", candidates)
-        if _is_traced((self, candidates, key)):
+        if any_traced((self, candidates, key)):
             return _act(self, candidates, key)
         decision = _act_compiled(self, check_finite("candidates", candidates), key)
         if jnp.isnan(decision.propensity):
@@ -94,15 +94,10 @@ class OnlineLearner(eqx.Module):
             reward: what it earned.
         """
         reward = jnp.asarray(reward, dtype=float)
-        if _is_traced((self, x, reward)):
+        if any_traced((self, x, reward)):
             return _observe(self, x, reward)
         x = check_finite("x", jax.tree.map(jnp.asarray, x))
         return _observe_compiled(self, x, self.agent.check_rewards(reward))
-
-
-def _is_traced(arguments: PyTree) -> bool:
-    """Return whether another program is being traced, which then contains this one."""
-    return any(is_traced(leaf) for leaf in jax.tree.leaves(arguments))
 
 
 def _init(agent: AbstractBanditAgent, shapes: PyTree[Any], capacity: int, key: PRNGKeyArray) -> PyTree:

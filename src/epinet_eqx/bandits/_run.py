@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
-from .._checks import check_positive, is_traced
+from .._checks import any_traced, check_positive
 from .._keys import named_keys
 from .._xla import jit_for_one_run, jit_unoptimized
 from ._agent import AbstractBanditAgent
@@ -79,11 +79,6 @@ _prepare_compiled = jit_unoptimized(_prepare)
 _act_compiled = jit_for_one_run(_act)
 
 
-def _inside(arguments: PyTree) -> bool:
-    """Return whether another program is being traced; its own compiler options then apply."""
-    return any(is_traced(leaf) for leaf in jax.tree.leaves(arguments))
-
-
 def _checked(agent: AbstractBanditAgent, run: BanditRun) -> BanditRun:
     """Return the run, if the agent can learn from its rewards."""
     return eqx.tree_at(lambda run: run.rewards, run, agent.check_rewards(run.rewards))
@@ -104,7 +99,7 @@ def run_bandit(
         key: random key of agent, environment and choices.
     """
     check_positive("num_steps", num_steps)
-    traced = _inside((agent, environment, key))
+    traced = any_traced((agent, environment, key))
     prepare, act = (_prepare, _act) if traced else (_prepare_compiled, _act_compiled)
     start, loop_key = prepare(agent, environment, num_steps, key)
     return _checked(agent, act(agent, environment, num_steps, start, loop_key))
@@ -168,7 +163,7 @@ def run_bandits(
     check_positive("num_steps", num_steps)
     if keys.ndim != 1 or keys.shape[0] == 0:
         raise ValueError(f"`keys` must hold one key per run; got shape {keys.shape}.")
-    traced = _inside((agent, environment, keys))
+    traced = any_traced((agent, environment, keys))
     prepare, act = (_prepare_all, _act_all) if traced else (_prepare_all_compiled, _act_all_compiled)
     own, starts, loop_keys = prepare(agent, environment, num_steps, keys)
     shared = environment if isinstance(environment, AbstractBandit) else None

@@ -49,7 +49,7 @@ def check_numbers(where: str, i: Any, count: int) -> Int32[np.ndarray, " batch"]
 
 
 def check_stretch(start: Any, stop: Any, count: int) -> int:
-    """Return where a stretch of `count` examples ends, which begins at `start`, must hold one, and may name the end."""
+    """Return the end of a range of examples, at most `count` and by default that; the range must not be empty."""
     for name, value in (("start", start), ("stop", count if stop is None else stop)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
             raise ValueError(f"`{name}` must be an integer; got {value!r}.")

@@ -41,8 +41,8 @@ def _opened(part: Any) -> Any:
 def with_input_gradients(enn: AbstractENN) -> AbstractENN:
     """Return the same function with gradients that reach its input; for predictions, not for training.
 
-    Training stops them inside of an ENN: an epinet may not train the features that it reads, nor a prior what stands in
-    front of it. The derivative by `x` of an ENN as it is trained therefore lacks these terms.
+    Training stops some of them inside an ENN, since an epinet must not train the features that it reads, nor a prior
+    the network in front of it. The gradient of such an ENN with respect to `x` lacks these terms.
     """
     return _opened(enn)
 

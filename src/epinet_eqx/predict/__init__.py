@@ -1,8 +1,5 @@
 """What an ENN predicts: samples, marginal and joint log-probabilities, uncertainty (Section 3)."""
 
-from .._likelihoods import AbstractLikelihood as AbstractLikelihood
-from .._likelihoods import Categorical as Categorical
-from .._likelihoods import Gaussian as Gaussian
 from ._interval import Interval as Interval
 from ._interval import interval as interval
 from ._joint import conditional_log_probs as conditional_log_probs

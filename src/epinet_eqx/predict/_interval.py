@@ -24,7 +24,7 @@ class Interval(eqx.Module):
     Attributes:
         lower: the lower ends.
         upper: the upper ends.
-        level: the probability of each interval, at least so much for integers.
+        level: the probability of each interval; for integers a lower bound of it.
     """
 
     lower: Float[Array, "batch targets"]

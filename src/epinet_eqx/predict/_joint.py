@@ -1,6 +1,7 @@
 """Joint predictions: several inputs at once (Eq. 1 and 2)."""
 
 import functools as ft
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -29,6 +30,22 @@ def _log_probs(
     embeddings = jax.vmap(enn.embed)(x)
     log_p = count_log_probs(lambda zs: target_log_probs(likelihood, outputs_at(enn, embeddings, zs), y), counts, draws)
     return jnp.sum(log_p)
+
+
+def _checked_log_probs(
+    name: str,
+    enn: AbstractENN,
+    x: PyTree[ArrayLike],
+    y: Shaped[ArrayLike, "tau ..."],
+    draws: Draws,
+    likelihood: AbstractLikelihood,
+    cases: Callable[[int], Float[Array, "cases tau"]],
+) -> Float[Array, ""]:
+    """Return the sum over the cases of so many labels, after checking the arguments, and the result for NaN."""
+    draws = check_draws(enn, draws)
+    examples = check_examples(enn, "x", x)
+    y = check_targets(likelihood, y, examples)
+    return check_result(name, _log_probs(enn, examples.x, y, cases(examples.length), likelihood, draws), draws)
 
 
 @eqx.filter_jit
@@ -89,11 +106,7 @@ def joint_log_prob(
         draws: the indices to average over.
         likelihood: how an output becomes a distribution of the target.
     """
-    draws = check_draws(enn, draws)
-    examples = check_examples(enn, "x", x)
-    y = check_targets(likelihood, y, examples)
-    result = _log_probs(enn, examples.x, y, jnp.ones((1, examples.length)), likelihood, draws)
-    return check_result("joint log-probability", result, draws)
+    return _checked_log_probs("joint log-probability", enn, x, y, draws, likelihood, lambda tau: jnp.ones((1, tau)))
 
 
 def independent_log_prob(
@@ -109,11 +122,7 @@ def independent_log_prob(
     The arguments are those of `joint_log_prob`; the difference between the two measures the dependence between labels
     that the ENN predicts.
     """
-    draws = check_draws(enn, draws)
-    examples = check_examples(enn, "x", x)
-    y = check_targets(likelihood, y, examples)
-    result = _log_probs(enn, examples.x, y, jnp.eye(examples.length), likelihood, draws)
-    return check_result("log-probability of independent labels", result, draws)
+    return _checked_log_probs("log-probability of independent labels", enn, x, y, draws, likelihood, jnp.eye)
 
 
 def joint_log_probs(

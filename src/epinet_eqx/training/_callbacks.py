@@ -164,7 +164,7 @@ class JsonlMetrics(AbstractMetricsFile):
 
 
 class CsvMetrics(AbstractMetricsFile):
-    """Metrics as rows `step,metric,value` of a CSV file, whichever metrics there are at a step.
+    """Metrics as rows `step,metric,value` of a CSV file, one per metric.
 
     A resumed run first removes the rows after its checkpoint. With pandas, `frame.pivot(index="step", columns="metric",
     values="value")` has one row per step.

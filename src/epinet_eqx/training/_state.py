@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from .._checks import is_traced
+from .._checks import any_traced
 from .._tree import trainable_mask
 from ._optimizer import ByContent
 
@@ -95,8 +95,7 @@ def init_state(
     chosen: Any = default if mask is None else mask
     _check_mask(chosen, default)
     params = eqx.filter(model, chosen)
-    is_running = not any(map(is_traced, jax.tree.leaves(params)))
-    opt_state = _init_optimizer(params, ByContent(optimizer)) if is_running else optimizer.init(params)
+    opt_state = optimizer.init(params) if any_traced(params) else _init_optimizer(params, ByContent(optimizer))
     average = averaged_part(params, model_state) if ema else None
     return TrainState(model, model_state, opt_state, average, jnp.zeros((), dtype=jnp.int32), key, chosen)
 

@@ -54,7 +54,7 @@ def _open(address: Any):
 def _from_pip(package: Package) -> str:
     """Return the address of a file of pip's index.
 
-    `pip download` would do for wheels, but of a source archive it runs the setup script.
+    `pip download` would do for wheels, but it runs the setup script of a source archive.
     """
     from urllib.parse import unquote, urljoin
 

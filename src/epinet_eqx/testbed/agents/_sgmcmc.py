@@ -19,7 +19,7 @@ from .._problem import PriorKnowledge, Problem
 from ._agent import AbstractAgent
 from ._baselines import adaptive_decay
 
-# From so many inputs on, the authors' sweep doubles the prior variance.
+# The input dimension from which the authors' sweep doubles the prior variance.
 _MANY_INPUTS = 100
 
 
