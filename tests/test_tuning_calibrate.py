@@ -142,6 +142,10 @@ BAD = {
     "sum": ({"y": jnp.full((100, 3), 0.5)}, "`y` must hold probabilities that sum to 1 for each input; got 1.5"),
     "scale": ({"with_scale": lambda scale: Table(jnp.zeros((2, 100, 3 + int(scale))))}, "`with_scale` must return"),
     "worse": ({"enn": mistaken(5), "with_scale": lambda scale: mistaken(40)}, "`with_scale` .* reach a marginal"),
+    "impossible label": (
+        {"enn": Table(ENN.outputs.at[:, 7, int(Y[7])].set(-jnp.inf))},
+        "`enn` must give every label of `y` a positive probability; got infinite losses of 1 of 50 pairs",
+    ),
     "all predicted": ({"y": jnp.argmax(ENN.outputs[0], axis=1), "enn": Table(ENN.outputs[:1])}, "a best temperature"),
     "one class": ({"enn": Table(jnp.zeros((2, 100, 1))), "y": jnp.zeros(100, int)}, "at least 2 classes; got 1"),
 }

@@ -291,7 +291,13 @@ def calibrate(
             # The ENNs share the memory budget of one evaluation.
             own = data._replace(batch_size=max(1, data.batch_size // len(enns)))
             losses = _losses(varying, shared, jnp.arange(len(enns)), jnp.asarray(temperatures, dtype=float), own)
-            return np.asarray(check_result("log-losses", losses, draws))
+            found = np.asarray(check_result("log-losses", losses, draws))
+            if wrong := int(np.sum(~np.isfinite(found).all(axis=(0, 1, 2)))):
+                raise ValueError(
+                    "`enn` must give every label of `y` a positive probability; "
+                    f"got infinite losses of {wrong} of {data.length} pairs of inputs."
+                )
+            return found
 
         return try_at
 
