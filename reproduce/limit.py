@@ -38,6 +38,11 @@ def _accepted(name: str) -> Rows:
     return read_rows(path) if path.exists() else []
 
 
+def accepted_optima() -> list[Mapping[str, Any]]:
+    """Return the accepted optima that count."""
+    return known(_accepted("testbed_limit"))
+
+
 def tuned_chains(rows: Rows) -> list[Mapping[str, Any]]:
     """Return the accepted rows of the tuned `sgmcmc` on the problems of these rows, all under one label.
 
@@ -63,6 +68,19 @@ def agents_on(optima: Rows) -> list[Mapping[str, Any]]:
     found = [{**row, "label": _named(row)} for row in _accepted("fig05")]
     found += [*head, *tuned_chains(optima)]
     return [row for row in found if row["label"] in AGENTS and row["problem"] in problems]
+
+
+def ablations_on(optima: Rows) -> list[Mapping[str, Any]]:
+    """Return the accepted rows of the epinets of Figure 9 on the problems of these optima."""
+    problems = {row["problem"] for row in optima}
+    return [row for row in _accepted("fig09") if row["problem"] in problems]
+
+
+def regret(agents: Rows, optima: Rows, agent: str, metric: str = "joint") -> list[Mapping[str, Any]]:
+    """Return an agent's rows, each with its divergence minus that of the optimum of the problem, as `regret`."""
+    best = {row["problem"]: float(row[metric]) for row in optima}
+    own = [row for row in where(agents, label=agent) if row["problem"] in best]
+    return [{**row, "regret": float(row[metric]) - best[row["problem"]]} for row in own]
 
 
 def over_optimum(agents: Rows, optima: Rows, agent: str, metric: str = "joint", **wanted: Any) -> Measurement:

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -14,7 +16,10 @@ from ..stats import UNKNOWN, Measurement, Rows, uniformity
 from ..style import INK, MUTED
 
 _NEAR = 1.1
-_TEMPERATURES = (0.01, 0.1)
+_FAR = 2
+_TEMPERATURES = (0.01, 0.1, 0.5)
+_SHAPES = tuple((input_dim, ratio) for input_dim, most in ((2, 100), (10, 100), (100, 10)) for ratio in (1, 10, most))
+_COUNTED = ("mlp", "ensemble+", "epinet", "sgmcmc")
 
 
 def _ratio(agent: str, metric: str = "joint") -> Callable[[Rows], Measurement]:
@@ -27,14 +32,41 @@ def _ratio(agent: str, metric: str = "joint") -> Callable[[Rows], Measurement]:
     return measure
 
 
-def _nearest(temperature: float) -> Callable[[Rows], Measurement]:
-    """Return the measure of the nearest agent's mean divergence over that of the optimum, at a temperature."""
+def _nearest(**wanted: Any) -> Callable[[Rows], Measurement]:
+    """Return the measure of the nearest agent's mean divergence over that of the optimum, where rows are as wanted."""
 
     def measure(rows: Rows) -> Measurement:
         optima = known(rows)
-        return nearest(agents_on(optima), optima, temperature=temperature)[1]
+        return nearest(agents_on(optima), optima, **wanted)[1]
 
     return measure
+
+
+def _by_setting(rows: Rows, agent: str = "") -> list[float]:
+    """Return the ratio of an agent, or of the nearest one, to the optimum at each setting."""
+    optima = known(rows)
+    agents = agents_on(optima)
+    found = []
+    for input_dim, data_ratio, temperature in settings_of(optima):
+        wanted = {"input_dim": input_dim, "data_ratio": data_ratio, "temperature": temperature}
+        own = over_optimum(agents, optima, agent, **wanted) if agent else nearest(agents, optima, **wanted)[1]
+        found.append(own.value)
+    return [value for value in found if not math.isnan(value)]
+
+
+def _share_near(agent: str) -> Callable[[Rows], Measurement]:
+    """Return the measure of the share of the settings at which an agent is near the optimum."""
+
+    def measure(rows: Rows) -> Measurement:
+        ratios = _by_setting(rows, agent)
+        return Measurement(sum(ratio <= _NEAR for ratio in ratios) / len(ratios)) if ratios else UNKNOWN
+
+    return measure
+
+
+def _farthest(rows: Rows) -> Measurement:
+    """Return the ratio of the nearest agent to the optimum at the setting where it is largest."""
+    return Measurement(max(_by_setting(rows), default=math.nan))
 
 
 def _smallest(rows: Rows) -> Measurement:
@@ -58,12 +90,11 @@ ARTIFACT = Artifact(
     groups="groups",
     records="testbed",
     minutes={"paper": 1.5},
-    data="Neural Testbed, two inputs and two examples",
+    data="Neural Testbed, problems whose posterior has been sampled",
     caption=(
-        "Joint divergence over that of the posterior of the true model, means over the problems of a setting: "
-        "$lambda$ examples per input dimension, labels of temperature $rho$. Agents near the optimum, as the claims "
-        "have it, are framed. Only problems with the fewest examples have been sampled so far; those whose chains "
-        "disagree are left out."
+        "Divergence over that of the posterior of the true model, means over the problems of a setting: $D$ inputs, "
+        "$lambda$ examples for each, labels of temperature $rho$. Agents near the optimum, as the claims have it, are "
+        "framed. Problems whose posterior has not been sampled, or whose chains disagree, are left out."
     ),
     tolerances={
         **{name: Tolerance(absolute=0.03, relative=0.15) for name in ("joint", "first_joint", "second_joint")},
@@ -79,6 +110,13 @@ ARTIFACT = Artifact(
         "seconds": Tolerance(absolute=math.inf),
     },
     claims=(
+        Claim(
+            "testbed_limit-covered",
+            "The posterior is known on two thirds of the testbed's problems.",
+            "problems whose chains agree, of 180",
+            lambda rows: Measurement(len(known(rows))),
+            at_least(120),
+        ),
         Claim(
             "testbed_limit-converged",
             "Chains agree on every problem: R-hat of predictions, and the divergences of two independent runs.",
@@ -122,10 +160,37 @@ ARTIFACT = Artifact(
                 f"testbed_limit-rho{temperature:g}",
                 f"With labels of temperature {temperature:g}, some agent is within 10 percent of the optimum.",
                 "joint divergence of the nearest agent / the optimum's",
-                _nearest(temperature),
+                _nearest(temperature=temperature),
                 at_most(_NEAR),
             )
             for temperature in _TEMPERATURES
+        ),
+        *(
+            Claim(
+                f"testbed_limit-d{input_dim}-lambda{data_ratio}",
+                f"With {input_dim} inputs and {data_ratio} examples for each, some agent is within 10 percent.",
+                "joint divergence of the nearest agent / the optimum's",
+                _nearest(input_dim=input_dim, data_ratio=data_ratio),
+                at_most(_NEAR),
+            )
+            for input_dim, data_ratio in _SHAPES
+        ),
+        *(
+            Claim(
+                f"testbed_limit-{agent.replace('+', '-plus')}-settings",
+                f"At most of the settings, {agent} is within 10 percent of the optimum.",
+                f"share of the settings at which the joint divergence of {agent} is",
+                _share_near(agent),
+                at_least(0.5),
+            )
+            for agent in _COUNTED
+        ),
+        Claim(
+            "testbed_limit-everyone",
+            "There is no setting at which every agent has twice the divergence of the optimum.",
+            "joint divergence of the nearest agent / the optimum's, at the setting where it is largest",
+            _farthest,
+            at_most(_FAR),
         ),
     ),
 )
@@ -136,36 +201,42 @@ def _text(value: float) -> str:
     return "" if math.isnan(value) else f"{value:.2f}" if value < 9.95 else f"{value:.0f}"
 
 
-def draw(rows: Rows) -> Figure:
-    """Draw a table of ratios: agents over settings, darker where more is left to gain, framed where little is."""
-    optima = known(rows)
-    agents = agents_on(optima)
+def _draw_table(ax: Axes, agents: Rows, optima: Rows, metric: str) -> None:
+    """Draw the table of one metric: agents over settings."""
     settings = settings_of(optima)
     names = [agent for agent in AGENTS if any(row["label"] == agent for row in agents)]
-    figure = Figure(figsize=(6.75, 0.25 * len(names) + 1.25))
-    ax = figure.subplots()
     for column, (input_dim, data_ratio, temperature) in enumerate(settings):
         wanted = {"input_dim": input_dim, "data_ratio": data_ratio, "temperature": temperature}
         for line, agent in enumerate(names):
-            value = over_optimum(agents, optima, agent, **wanted).value
+            value = over_optimum(agents, optima, agent, metric, **wanted).value
             # White at the optimum, the darkest gray at ten times its divergence.
             shade = 0.0 if math.isnan(value) else min(max(math.log10(value), 0.0), 1.0)
             ax.add_patch(Rectangle((column, -line - 1), 1, 1, facecolor=str(1 - 0.75 * shade), edgecolor="white"))
             color = "white" if shade > 0.6 else INK
-            ax.text(column + 0.5, -line - 0.5, _text(value), ha="center", va="center", fontsize=5.5, color=color)
+            ax.text(column + 0.5, -line - 0.5, _text(value), ha="center", va="center", fontsize=5, color=color)
             if value <= _NEAR:
-                ax.add_patch(Rectangle((column, -line - 1), 1, 1, fill=False, edgecolor=INK, linewidth=1.2, zorder=3))
-        best = [float(row["joint"]) for row in optima if all(row[name] == own for name, own in wanted.items())]
-        ax.text(column + 0.5, 0.15, f"{sum(best) / len(best):.2f}", ha="center", fontsize=5.5, color=MUTED)
-    ax.text(-0.2, 0.15, "optimum, nats", ha="right", fontsize=6.5, color=MUTED)
+                ax.add_patch(Rectangle((column, -line - 1), 1, 1, fill=False, edgecolor=INK, linewidth=1.0, zorder=3))
+        best = [float(row[metric]) for row in optima if all(row[name] == own for name, own in wanted.items())]
+        ax.text(column + 0.5, 0.15, f"{sum(best) / len(best):.2f}", ha="center", fontsize=5, color=MUTED)
+    ax.text(-0.2, 0.15, f"optimum, {metric}", ha="right", fontsize=6.5, color=MUTED)
     ax.set_yticks([-line - 0.5 for line in range(len(names))], names, fontsize=7)
     words = [f"{temperature:g}\n{input_dim}\n{data_ratio:g}" for input_dim, data_ratio, temperature in settings]
-    ax.set_xticks([column + 0.5 for column in range(len(settings))], words, fontsize=6.5)
-    ax.text(-0.2, -len(names) - 0.25, "$\\rho$\n$D$\n$\\lambda$", ha="right", va="top", fontsize=6.5)
+    ax.set_xticks([column + 0.5 for column in range(len(settings))], words, fontsize=5.5)
+    ax.text(-0.2, -len(names) - 0.25, "$\\rho$\n$D$\n$\\lambda$", ha="right", va="top", fontsize=5.5)
     ax.tick_params(length=0)
     ax.grid(visible=False)
     ax.set_xlim(0, max(len(settings), 1))
     ax.set_ylim(-len(names), 0.8)
     for side in ax.spines.values():
         side.set_visible(False)
+
+
+def draw(rows: Rows) -> Figure:
+    """Draw tables of ratios: agents over settings, darker where more is left to gain, framed where little is."""
+    optima = known(rows)
+    agents = agents_on(optima)
+    lines = sum(any(row["label"] == agent for row in agents) for agent in AGENTS)
+    figure = Figure(figsize=(6.75, 0.4 * lines + 1.8))
+    for ax, metric in zip(figure.subplots(2, 1), ("joint", "marginal"), strict=True):
+        _draw_table(ax, agents, optima, metric)
     return figure

@@ -107,13 +107,6 @@ SWEPT_CHAIN = 20_000
 """Steps of the tuned `sgmcmc`, whose learning rates are at least ten times the released one."""
 
 
-SWEPT_PROBLEMS = tuple(number for first in (1, 6, 16, 21, 31, 46, 61, 76, 91) for number in range(first, first + 5))
-"""Problems on which the tuned `sgmcmc` has run: 45 of 180, of temperature 0.01 but for ten of 0.1 with 2 inputs.
-
-They are the first in the order of temperatures; which they are was not chosen by results.
-"""
-
-
 def temperature_of(problem: int) -> float:
     """Return the temperature of a problem, by its number."""
     return (0.01, 0.1, 0.5)[(problem - 1) // 5 % 3]
@@ -251,7 +244,7 @@ class TunedChains:
         num_batches: as in `Score`.
     """
 
-    problems: tuple[int, ...] = SWEPT_PROBLEMS
+    problems: tuple[int, ...] = ALL_PROBLEMS
     num_steps: int = SWEPT_CHAIN
     num_batches: int = 1000
 
