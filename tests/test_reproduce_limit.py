@@ -3,7 +3,7 @@
 import pytest
 
 from reproduce import limit
-from reproduce.artifacts import testbed_limit
+from reproduce.artifacts import testbed_limit, testbed_regret
 from reproduce.claims import Verdict, judge
 from reproduce.configs.testbed_limit import COVERED, Limit
 from reproduce.experiments import testbed_limit as experiment
@@ -12,15 +12,15 @@ from reproduce.registry import CLAIMS
 pytestmark = pytest.mark.once
 
 
-def optimum(problem, joint, *, first=None, second=None, median_r_hat=1.0, rank=0.5):
+def optimum(problem, joint, *, first=None, second=None, median_r_hat=1.0, rank=0.5, **setting):
     runs = {"first_joint": joint if first is None else first, "second_joint": joint if second is None else second}
     known = {"agent": "bayes", "label": "bayes", "problem": problem, "input_dim": 2, "data_ratio": 1}
     rest = {"temperature": 0.01, "marginal": joint / 2, "joint": joint, "median_r_hat": median_r_hat, "rank": rank}
-    return {**known, **runs, **rest}
+    return {**known, **runs, **rest, **setting}
 
 
-def agent(label, problem, joint):
-    return {**optimum(problem, joint), "agent": label.partition("-")[0], "label": label}
+def agent(label, problem, joint, **setting):
+    return {**optimum(problem, joint, **setting), "agent": label.partition("-")[0], "label": label}
 
 
 @pytest.fixture
@@ -54,6 +54,43 @@ def test_agents_are_those_of_full_size_and_tuned(accepted):
     assert testbed_limit.draw(optima).axes
 
 
+def test_settings_are_counted_where_an_agent_is_near(monkeypatch):
+    near, far = {"data_ratio": 1}, {"data_ratio": 10}
+    rows = [agent(name, p, 1.05 * p, **near) for name in ("mlp", "epinet") for p in (1, 2)]
+    rows += [agent("mlp", p, 3.0 * p, **far) for p in (16, 17)] + [agent("epinet", p, 2.5 * p, **far) for p in (16, 17)]
+    monkeypatch.setattr(limit, "_accepted", lambda name: rows if name == "fig05" else [])
+    optima = [optimum(p, 1.0 * p, **near) for p in (1, 2)] + [optimum(p, 1.0 * p, **far) for p in (16, 17)]
+    lines = {name: judge(CLAIMS[f"testbed_limit-{name}"], optima) for name in ("mlp-settings", "everyone", "covered")}
+    assert lines["mlp-settings"].measurement.value == 0.5
+    # At the harder setting the nearest agent is the epinet.
+    assert lines["everyone"].measurement.value == pytest.approx(2.5) and lines["everyone"].verdict is Verdict.FAILS
+    assert lines["covered"].measurement.value == 4
+    verdicts = [judge(CLAIMS[f"testbed_limit-d2-lambda{ratio}"], optima).verdict for ratio in (1, 10, 100)]
+    assert verdicts == [Verdict.HOLDS, Verdict.FAILS, Verdict.UNDECIDED]
+    # A problem whose chains disagree is not known.
+    assert judge(CLAIMS["testbed_limit-covered"], [optimum(1, 1.0, median_r_hat=2.0)]).measurement.value == 0
+
+
+def test_regret_is_beyond_the_optimum_of_the_same_problem(accepted, monkeypatch):
+    optima = [optimum(p, 1.0 * p) for p in (1, 2, 3)]
+    agents = limit.agents_on(optima)
+    assert [row["regret"] for row in limit.regret(agents, optima, "mlp")] == pytest.approx([1.0, 2.0, 3.0])
+    line = judge(CLAIMS["testbed_regret-epinet"], optima)
+    assert (line.verdict, line.measurement.value) == (Verdict.HOLDS, pytest.approx(0.05))
+    assert judge(CLAIMS["testbed_regret-ensemble"], optima).measurement.value == pytest.approx(0.5)
+    # Figure 9 is not accepted here: nothing is said about its epinets, and they are not drawn.
+    assert judge(CLAIMS["testbed_regret-tuned"], optima).verdict is Verdict.UNDECIDED
+    assert len(testbed_regret.draw(optima).axes) == 3
+    known = limit._accepted
+    better = [agent("epinet", p, 1.05 * p) for p in (1, 2)] + [
+        agent("epinet-index_dim=32", p, 1.02 * p) for p in (1, 2)
+    ]
+    monkeypatch.setattr(limit, "_accepted", lambda name: better if name == "fig09" else known(name))
+    line = judge(CLAIMS["testbed_regret-tuned"], optima)
+    assert line.measurement.value == pytest.approx(-0.045)
+    assert testbed_regret.draw(optima).axes
+
+
 @pytest.mark.parametrize(("ranks", "verdict"), [((0.1, 0.35, 0.6, 0.9), Verdict.HOLDS), ((0.0,) * 4, Verdict.FAILS)])
 def test_ranks_must_be_uniform(ranks, verdict):
     rows = [optimum(number, 1.0, rank=rank) for number, rank in enumerate(ranks)]
@@ -68,3 +105,5 @@ def test_groups_are_of_one_shape_and_few_examples_have_more_chains():
         assert len({(setting.input_dim, setting.num_train) for setting in settings}) == 1
         chains = {(units[name].num_chains, units[name].num_samples) for name in group}
         assert chains == ({(128, 8)} if settings[0].num_train <= 20 else {(64, 16)})
+    sizes = {(unit.num_chains, unit.num_samples, unit.thin) for unit in Limit(problems=(91, 136)).units().values()}
+    assert sizes == {(32, 16, 4)}

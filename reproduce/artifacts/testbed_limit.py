@@ -18,7 +18,7 @@ from ..style import INK, MUTED
 _NEAR = 1.1
 _FAR = 2
 _TEMPERATURES = (0.01, 0.1, 0.5)
-_SHAPES = tuple((input_dim, ratio) for input_dim, most in ((2, 100), (10, 100), (100, 10)) for ratio in (1, 10, most))
+_SHAPES = ((2, 1), (2, 10), (2, 100), (10, 1), (10, 10), (10, 100), (100, 1), (100, 10))
 _COUNTED = ("mlp", "ensemble+", "epinet", "sgmcmc")
 
 

@@ -10,8 +10,9 @@ FEW_EXAMPLES = 20
 """Up to so many, there are twice as many chains: the posterior is nearly the prior, and a run starts from its draws."""
 
 MANY_EXAMPLES = 1000
-"""From so many on, there are half as many chains with twice as many moves between samples: chains agreed better so, on a
-problem of another seed.
+"""From so many on, there are half as many chains with twice as many moves between samples.
+
+On a problem of another seed chains agreed better so, and cost less.
 """
 
 
