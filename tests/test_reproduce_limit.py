@@ -75,8 +75,7 @@ def test_regret_is_beyond_the_optimum_of_the_same_problem(accepted, monkeypatch)
     optima = [optimum(p, 1.0 * p) for p in (1, 2, 3)]
     agents = limit.agents_on(optima)
     assert [row["regret"] for row in limit.regret(agents, optima, "mlp")] == pytest.approx([1.0, 2.0, 3.0])
-    line = judge(CLAIMS["testbed_regret-epinet"], optima)
-    assert (line.verdict, line.measurement.value) == (Verdict.HOLDS, pytest.approx(0.05))
+    assert judge(CLAIMS["testbed_regret-epinet"], optima).measurement.value == pytest.approx(0.05)
     assert judge(CLAIMS["testbed_regret-ensemble"], optima).measurement.value == pytest.approx(0.5)
     # Figure 9 is not accepted here: nothing is said about its epinets, and they are not drawn.
     assert judge(CLAIMS["testbed_regret-tuned"], optima).verdict is Verdict.UNDECIDED
