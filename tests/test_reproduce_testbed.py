@@ -26,7 +26,6 @@ from reproduce.configs.testbed import (
     Tuning,
     variant_of,
 )
-from reproduce.configs.testbed_lengths import TunedLengths
 from reproduce.experiments import testbed
 from reproduce.paths import REFERENCE
 from reproduce.registry import CLAIMS, REGISTRY
@@ -124,22 +123,6 @@ def test_sgmcmc_is_the_best_of_the_sweep_on_problems_that_are_not_judged():
     assert len(units) == 12 * len(SGMCMC_GRID) == 12 * 18
     assert all(testbed.make_agent(unit.variant).adaptive_prior_variance for unit in units.values())
     assert testbed_tuning.draw(rows).axes
-
-
-def test_lengths_are_of_the_tuned_chains_on_other_problems():
-    units = TunedLengths().units()
-    for unit in units.values():
-        agent = testbed.make_agent(unit.variant)
-        assert TUNED_SGMCMC[testbed.find_setting(unit.problem).temperature] == (
-            agent.learning_rate,
-            agent.prior_variance,
-        )
-        assert agent.num_steps == unit.num_steps
-    assert SWEPT_CHAIN in {unit.num_steps for unit in units.values()}
-    # Problems of one shape and of two temperatures are two groups: their agents differ.
-    alike = TunedLengths(problems=(16, 21), num_steps=(SWEPT_CHAIN,)).units()
-    assert len(testbed.groups(alike)) == 2
-    assert REGISTRY["testbed_lengths"].seed not in {REGISTRY[name].seed for name in ("fig05", "testbed_tuning")}
 
 
 def test_groups_are_of_one_agent_and_one_shape():

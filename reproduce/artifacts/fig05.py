@@ -48,8 +48,8 @@ ARTIFACT = Artifact(
     caption=(
         "Divergences are means over problems, costs geometric means; axes are logarithmic. An ensemble is a "
         "curve over its number of particles: where it begins at one, `mlp` lies under that point. The dashed "
-        "line is `sgmcmc` with its released default; a thicker one is `sgmcmc` tuned by the authors' sweep on other "
-        "problems, where that has run on all problems shown (`testbed_sgmcmc`)."
+        "line is `sgmcmc` with its released default, the thicker one `sgmcmc` tuned by the authors' sweep on other "
+        "problems (`testbed_sgmcmc`). `testbed_regret` has the same agents beside the Bayes optimum."
     ),
     place="Section 5",
     claims=(

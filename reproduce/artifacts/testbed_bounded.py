@@ -63,8 +63,8 @@ ARTIFACT = Artifact(
     run="testbed_bounded:score",
     groups="groups",
     records="testbed",
-    minutes={"paper": 8},
-    data="Neural Testbed, 2 and 10 inputs, at most a hundred examples",
+    minutes={"paper": 1},
+    data="Neural Testbed, two inputs and twenty examples",
     caption=(
         "Joint divergence over the least probability that any sample gives a class; a star marks the bound chosen on "
         "problems with other seeds. Left, means over problems. Right, the problem that is worst for the epinet; the "

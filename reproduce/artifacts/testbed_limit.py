@@ -89,7 +89,7 @@ ARTIFACT = Artifact(
     run="testbed_limit:score",
     groups="groups",
     records="testbed",
-    minutes={"paper": 1.5},
+    minutes={"paper": 20},
     data="Neural Testbed, problems whose posterior has been sampled",
     caption=(
         "Divergence over that of the posterior of the true model, means over the problems of a setting: $D$ inputs, "

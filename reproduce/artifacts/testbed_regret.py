@@ -52,7 +52,7 @@ ARTIFACT = Artifact(
     run="testbed_limit:score",
     groups="groups",
     records="testbed",
-    minutes={"paper": 1},
+    minutes={"paper": 20},
     data="Neural Testbed, problems whose posterior has been sampled",
     caption=(
         "Divergence minus that of the optimum on the same problems, with standard errors over seeds. Left, the agents "

@@ -34,12 +34,9 @@ ARTIFACT = Artifact(
     order=3,
     tiers={"paper": TunedChains()},
     **TESTBED,
-    minutes={"paper": 6},
+    minutes={"paper": 8},
     data="Neural Testbed",
-    caption=(
-        "Each mark is a problem; on the line the two agents are level. Below it, the tuned `sgmcmc` is better. It has "
-        "run on a part of the problems so far, most of them of the lowest temperature."
-    ),
+    caption=("Each mark is a problem; on the line the two agents are level. Below it, the tuned `sgmcmc` is better."),
     claims=(
         Claim(
             "testbed_sgmcmc-released",

@@ -8,8 +8,8 @@ from .testbed import Variant, variant_of
 BOUNDS = (0.0, 1e-4, 1e-3, 1e-2, 3e-2, 1e-1)
 """Least probabilities of a class; zero leaves predictions as they are."""
 
-FEW_DATA = (*range(1, 31), *range(61, 91))
-"""Problems with 2 and 10 inputs and at most a hundred examples."""
+TWENTY_EXAMPLES = tuple(range(16, 31))
+"""Problems with two inputs and twenty examples."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +47,10 @@ class Bounded:
     """
 
     variants: tuple[Variant, ...] = (variant_of("mlp"), variant_of("epinet"))
-    problems: tuple[int, ...] = FEW_DATA
-    rule_problems: tuple[int, ...] = FEW_DATA
+    problems: tuple[int, ...] = TWENTY_EXAMPLES
+    rule_problems: tuple[int, ...] = TWENTY_EXAMPLES
     bounds: tuple[float, ...] = BOUNDS
-    num_batches: int = 500
+    num_batches: int = 200
 
     def units(self) -> Mapping[str, BoundedScore]:
         """Return one run per agent, problem and purpose."""

@@ -51,7 +51,7 @@ def score(configs: Sequence[BoundedScore], *, key: PRNGKeyArray) -> list[list[Ro
     trained = testbed.train(config.variant, [own.problem for own in configs], key=key if config.is_judged else other)
     rows: list[list[Row]] = [[] for _ in configs]
     for bound in config.bounds:
-        enns = eqx.filter_vmap(lambda enn, bound=bound: BoundedProbs(enn, jnp.asarray(bound)))(trained.enns)
+        enns = eqx.filter_vmap(lambda enn, bound=bound: BoundedProbs(enn, jnp.asarray(bound)))(trained.enns)  # pyright: ignore[reportCallIssue]
         found = evaluate(enns, trained.problems, taus=(1, 10), num_batches=config.num_batches, keys=trained.test_keys)
         marginal, joint = jax.device_get((found[1].values, found[10].values))
         worst = _share_of_worst(joint)
