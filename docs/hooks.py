@@ -147,13 +147,17 @@ def fill_in_artifacts(markdown: str) -> str:
     return re.sub(r"<!-- artifacts: (\w+) -->", filled, markdown)
 
 
+_DIFFERENCE = re.compile(r" - |minus|difference|change|gain")
+
+
 def _measured(claim: Claim) -> str:
     """Return what was measured for a claim, as it stands in a sentence."""
     accepted = best_accepted(JUDGED_BY[claim.id].id, REFERENCE)
     if accepted is None:
         return "(not accepted yet)"
     found = judge(claim, read_rows(accepted.path)).measurement
-    sign = "+" if found.value > 0 else ""
+    # Shares, ratios and counts are never negative: only a difference is told from them by its sign.
+    sign = "+" if found.value > 0 and _DIFFERENCE.search(claim.quantity) else ""
     return sign + as_text(found.value, found.standard_error).replace(" ", _SPACE)
 
 

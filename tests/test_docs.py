@@ -193,6 +193,8 @@ def test_measurements_have_the_digits_that_their_error_leaves():
             len(value.partition(".")[2]) == len(error.partition(".")[2])
             and len(error.strip("0.").replace(".", "")) == 2
         )
+    # A ratio has no sign.
+    assert "+" not in hooks.fill_in_measurements("<!-- measured: testbed_limit-mlp -->")
 
 
 def test_measurements_of_the_replication_are_filled_in():
