@@ -90,6 +90,7 @@ ARTIFACT = Artifact(
 
 
 def _bar(error: float) -> float:
+    """Return the length of an error bar; one problem of each setting has no error."""
     return 0.0 if math.isnan(error) else error
 
 
