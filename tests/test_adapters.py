@@ -170,6 +170,27 @@ LINES = {
         enn = epi.attach(per_example(lambda p, x: batched(p, (x,))), params=params, example=x, index_dim=5, key=key)
         own = lambda x: batched(params, (x[None],))
         """,
+    "jimm": """
+        from flax import nnx
+        from jimm.common.sharding import NoSharding
+        from jimm.models import VisionTransformer
+        from epinet_eqx.networks import per_example
+        jax.set_mesh(jax.make_mesh((1,), ("fsdp",), axis_types=(jax.sharding.AxisType.Explicit,)))
+        shape = {"img_size": 8, "patch_size": 4, "num_layers": 1, "num_heads": 2, "mlp_dim": 8, "hidden_size": 8}
+        rngs = nnx.Rngs(int(sys.argv[2]))
+        model, x = VisionTransformer(3, **shape, sharding=NoSharding(), rngs=rngs), jnp.ones((8, 8, 3)) / 2
+        model.eval()
+        graph, params = nnx.split(model)
+        params = nnx.to_pure_dict(params)
+
+        def batched(params, x):
+            model = nnx.merge(graph, params)
+            features = model.encoder(x)
+            return model.classifier(features), features
+
+        enn = epi.attach(per_example(batched), params=params, example=x, index_dim=5, key=key)
+        own = lambda x: nnx.merge(graph, params)(x[None])
+        """,
     "function of a batch": """
         from epinet_eqx.networks import per_example
         weight = jr.normal(key, (3, 4))
@@ -223,14 +244,14 @@ def run(code: str, *arguments: str) -> str:
 
 @pytest.mark.parametrize("library", LINES)
 def test_a_model_is_attached_saved_and_loaded_elsewhere(library, tmp_path):
-    # The last three are large, and no part of the test environment.
-    for package in ("flax", "haiku", "equimo", "keras", "torchax"):
+    # The last four are large, and no part of the test environment.
+    for package in ("flax", "haiku", "equimo", "keras", "torchax", "jimm"):
         if package in library:
             pytest.importorskip(package)
     line, path = textwrap.dedent(LINES[library]), str(tmp_path / "enn")
     counts = json.loads(run(f"{HEADER}{line}{COUNTER}{WRITER}", path, "0").splitlines()[-1])
-    # One scalar of batch normalization is counted where its statistics are a parameter; a second pass is all of `own`.
-    assert counts["own"] > 10 and 0 <= counts["enn"] - counts["own"] - counts["epinet"] <= 1, counts
+    # A scalar may be counted where parameters are constants and not elsewhere; a second pass would be all of `own`.
+    assert counts["own"] > 10 and abs(counts["enn"] - counts["own"] - counts["epinet"]) <= 1, counts
     run(f"{HEADER}{line}{READER}", path, "1")
 
 
