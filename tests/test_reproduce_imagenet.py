@@ -17,7 +17,7 @@ from reproduce.artifacts import _imagenet
 from reproduce.banks import AUGMENTED_NETWORK, AUGMENTED_TEMPERATURES, augmented_anchors, augmented_log_probs
 from reproduce.configs.banked import Folds, StoredEpinet
 from reproduce.configs.imagenet import NETWORKS, Ablation, Bank, BankPart, BankStudy, Heads
-from reproduce.experiments import imagenet_heads
+from reproduce.experiments import imagenet_augmented, imagenet_heads
 from reproduce.experiments.banked import Split, bank_of
 from reproduce.experiments.imagenet_ablation import changed
 from reproduce.experiments.imagenet_costs import ensemble_cost, network_cost
@@ -73,15 +73,33 @@ def test_dropout_of_features_keeps_their_mean(data, getkey):
     np.testing.assert_allclose(drawn.mean(axis=0), x["logits"], atol=5 * float(drawn.std() / 4000**0.5))
 
 
-@pytest.mark.parametrize("name", sorted(imagenet_heads._HEADS))
+@pytest.mark.parametrize("name", sorted(imagenet_augmented.BASELINES))
+def test_a_baseline_of_augmented_draws_is_coherent_over_inputs(name, data, split, getkey):
+    parts = split.parts(data, 0)
+    made = {**imagenet_heads.HEADS, "sngp": imagenet_augmented._sngp}[name](HEADS, LINEAR, parts, getkey())
+    (*_, enn) = made
+    features = jnp.asarray(data.x["features"])[jnp.array([0, 1, 0, 2])]
+    x = {"features": features, "logits": features @ LINEAR.weight.T}
+    drawn = jax.vmap(lambda one: enn.heads(enn.embed(one), enn.index.sample_many(500, key=jr.key(3))))(x)
+    np.testing.assert_allclose(drawn[0], drawn[2], rtol=1e-5)
+    # What differs between indices is the head's doing.
+    assert float(jnp.std(drawn, axis=1).max()) > 1e-3
+    if name == "sngp":
+        projected = jax.vmap(enn.enn.embed)(features).projected
+        variance = jnp.sum(projected**2, axis=1)
+        np.testing.assert_allclose(drawn.mean(axis=1), x["logits"], atol=5 * float(variance.max() / 500) ** 0.5)
+        np.testing.assert_allclose(drawn.var(axis=1).mean(axis=1), variance, rtol=0.2)
+
+
+@pytest.mark.parametrize("name", sorted(imagenet_heads.HEADS))
 def test_every_head_has_finite_logits_and_a_size(name, data, split, getkey):
     parts = split.parts(paired(data, split), 0)
-    for enn in imagenet_heads._HEADS[name](HEADS, LINEAR, parts, getkey()):
+    for enn in imagenet_heads.HEADS[name](HEADS, LINEAR, parts, getkey()):
         draws = Draws.all(enn.index) if enn.index.support() is not None else Draws.sample(enn.index, 3, key=getkey())
         x = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), parts.test.x)
         found = enn.heads(enn.embed(x), draws.take(draws.num_samples, 0))
         assert found.shape == (draws.num_samples, 5) and bool(jnp.isfinite(found).all())
-    assert imagenet_heads._parameters(name, HEADS, 6, 5) >= 0
+    assert imagenet_heads.head_parameters(name, HEADS, 6, 5) >= 0
 
 
 def test_a_head_that_spoils_the_marginal_loss_is_not_chosen(data, split, getkey):

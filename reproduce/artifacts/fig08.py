@@ -109,21 +109,18 @@ ARTIFACT = _imagenet.bank_artifact(
     tolerances={**LOSSES, "augmented": Tolerance(absolute=1, relative=0.3)},
     caption=(
         "One network with an epinet, a mean over seeds, and with a Pitman-Yor head whose noise is alike where "
-        "features are; and the ensemble of all networks. Left, plain dyadic sampling of the same pairs; right, each"
-        " draw is cropped and flipped anew."
+        "features are; uncertainty baselines that need no training of the network; and the ensemble of all networks. "
+        "Left, plain dyadic sampling of the same pairs; right, each draw is cropped and flipped anew."
     ),
     claims=(
         _less("resnet", "resnet", "the network alone", select(agent="resnet")),
         *(
             _less(name, others, f"{name}, which the bank does not have", _imagenet.NOT_AT_HAND)
-            for name, others in (
-                ("ensemble", "the largest ensemble"),
-                ("dropout", "dropout"),
-                ("mimo", "mimo"),
-                ("sngp", "sngp"),
-                ("het", "het"),
-            )
+            for name, others in (("ensemble", "the largest ensemble"), ("mimo", "mimo"))
         ),
+        _less("dropout", "dropout", "dropout on the features (M = 10)", select(agent="dropout")),
+        _less("sngp", "sngp", "sngp's random features (M = 10)", select(agent="sngp")),
+        _less("het", "het", "het on the features", select(agent="het")),
         _less(
             "mixed",
             "an ensemble of seven architectures",
@@ -141,7 +138,7 @@ def draw(rows: Rows) -> Figure:
     figure = Figure(figsize=(6.75, 3.0))
     axes = figure.subplots(1, 2)
     for ax, metric, words in zip(axes, ("joint", "augmented"), ("dyadic", "augmented dyadic"), strict=True):
-        for agent in ("resnet", "ensemble", "epinet", "pitman-yor"):
+        for agent in ("resnet", "ensemble", "epinet", "pitman-yor", "dropout", "sngp", "het"):
             own = select(agent=agent)(rows)
             look = AGENTS[agent].line(linestyle="", **({"label": "ensemble, mixed"} if agent == "ensemble" else {}))
             _imagenet.draw_points(ax, [own], "parameters", metric, **look)

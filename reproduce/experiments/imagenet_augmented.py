@@ -1,21 +1,25 @@
 """Joint losses under augmented dyadic sampling (Appendix E), from stored outputs of augmented images."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from epinet_eqx import AbstractENN, Tempered, named_keys
-from epinet_eqx.data import PackedBank, stored_base
+from epinet_eqx.baselines import SNGP
+from epinet_eqx.data import LinearLayer, PackedBank, stored_base
+from epinet_eqx.indices import AbstractIndex
 from epinet_eqx.losses import Batch
 from epinet_eqx.metrics import joint_log_loss, log_losses
 from epinet_eqx.pitman_yor import attach as attach_pitman_yor
 
 from ..banks import AUGMENTED_TEMPERATURES, NUM_AUGMENTED, augmented_anchors, augmented_log_probs
-from ..configs.imagenet import NETWORKS, BankPart
+from ..configs.imagenet import NETWORKS, BankPart, Heads
 from .banked import (
     TAU,
     Parts,
@@ -31,6 +35,7 @@ from .banked import (
 from .banked import best_place as place_of_best
 from .imagenet import data_of, epinet_cost
 from .imagenet_costs import ensemble_cost, network_cost
+from .imagenet_heads import HEADS, choose, head_parameters
 
 Pairs = Float[np.ndarray, " pairs"]
 
@@ -63,9 +68,11 @@ class Judge:
         marginal, joint = losses_at(enn, tuning, AUGMENTED_TEMPERATURES, self.bank.folds.tuning_samples, key=self.key)
         return AUGMENTED_TEMPERATURES[place_of_best(marginal, joint, AUGMENTED_TEMPERATURES.index(1.0))]
 
-    def losses(self, enn: AbstractENN, plain: Batch, augmented: Batch) -> tuple[Pairs, Pairs]:
-        """Return the plain and the augmented joint loss of each pair."""
-        draws = draws_of(enn, self.bank.counts[-1], key=self.key)
+    def losses(
+        self, enn: AbstractENN, plain: Batch, augmented: Batch, num_samples: int | None = None
+    ) -> tuple[Pairs, Pairs]:
+        """Return the plain and the augmented joint loss of each pair, by default with the most indices."""
+        draws = draws_of(enn, self.bank.counts[-1] if num_samples is None else num_samples, key=self.key)
         return (
             np.asarray(log_losses(enn, plain.x, plain.y, draws, tau=TAU).joint.values),
             np.asarray(joint_log_loss(enn, augmented.x, augmented.y, draws, tau=TAU).values),
@@ -131,14 +138,67 @@ def _pitman_yor(judge: Judge, alpha: float) -> list[Row]:
     return judge.rows([found], agent="pitman-yor", members=1, temperature=temperature)
 
 
+class _Shifted(AbstractENN):
+    """Stored logits plus the output of an ENN that reads the features."""
+
+    enn: AbstractENN
+    index: AbstractIndex
+
+    def __init__(self, enn: AbstractENN):
+        """Initialize with the ENN."""
+        self.enn = enn
+        self.index = enn.index
+
+    def embed(self, x: Any) -> tuple[Float[Array, " classes"], Any]:
+        """Return the logits, and the embedding of the features."""
+        return x["logits"], self.enn.embed(x["features"])
+
+    def heads(self, embedding: tuple[Array, Any], zs: Array) -> Float[Array, "samples classes"]:
+        """Return the logits at many indices."""
+        logits, inner = embedding
+        return logits[None, :] + self.enn.heads(inner, zs)
+
+
+def _sngp(heads: Heads, linear: LinearLayer, parts: Parts, key: PRNGKeyArray) -> Iterator[AbstractENN]:
+    """Yield the posteriors of Figure 6 with their weights drawn: ten draws are more inputs than a pair's covariance."""
+    features = jnp.asarray(parts.training.x["features"])
+    sngp = SNGP(features.shape[1], len(linear.bias), num_features=heads.random_features, key=key)
+    sngp = eqx.tree_at(lambda enn: enn.weight, sngp, replace_fn=jnp.zeros_like)
+    sngp = eqx.filter_jit(lambda enn, x: enn.with_gram(enn.gram(x)))(sngp, features)
+    for scale in heads.sngp_scales:
+        yield _Shifted(sngp.with_scale(scale))
+
+
+BASELINES: Mapping[str, int | None] = {"dropout": 10, "sngp": 10, "het": None}
+"""The heads of Figure 6 that can be judged on the features of augmented images, with the paper's numbers of indices."""
+
+
+def _baseline(judge: Judge, name: str, num_samples: int | None) -> list[Row]:
+    """Return the rows of an uncertainty baseline, chosen as for Figure 6."""
+    parts, augmented = judge.parts(judge.own.as_batch("val")), judge.own.as_batch("augmented")
+    heads, linear = judge.bank.heads, judge.own.linear
+    assert linear is not None
+    make_key, choose_key = named_keys(judge.key, f"make {name}", f"choose {name}")
+    made = {**HEADS, "sngp": _sngp}[name](heads, linear, parts, make_key)
+    enn, temperature = choose(made, parts.tuning, judge.bank.folds, heads.tuning_samples, key=choose_key)
+    found = judge.losses(Tempered(enn, temperature), parts.test, augmented, num_samples)
+    return judge.rows([found], agent=name, members=1, temperature=temperature)
+
+
 def run(config: BankPart, *, key: PRNGKeyArray) -> list[Row]:
     """Return the rows of all agents on the augmented dyads, with the parameters of each."""
     (name,) = config.networks
     judge = Judge(config, key=key)
+    own = network_cost(name).parameters
+    sizes = judge.own.feature_dim, judge.own.num_classes
     parts: Sequence[tuple[list[Row], int]] = (
-        (_base(judge), network_cost(name).parameters),
+        (_base(judge), own),
         (_ensemble(judge, NETWORKS), ensemble_cost(NETWORKS).parameters),
         (_epinet(judge, config.bank.num_seeds), epinet_cost(name, config.bank.recipe).parameters),
-        (_pitman_yor(judge, config.bank.alphas[1]), network_cost(name).parameters),
+        (_pitman_yor(judge, config.bank.alphas[1]), own),
+        *(
+            (_baseline(judge, agent, count), own + head_parameters(agent, config.bank.heads, *sizes))
+            for agent, count in BASELINES.items()
+        ),
     )
     return [{**row, "parameters": parameters} for rows, parameters in parts for row in rows]

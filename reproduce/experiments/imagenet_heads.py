@@ -293,7 +293,7 @@ def _deterministic(heads: Heads, linear: LinearLayer, parts: Parts, key: PRNGKey
 
 _OPTIMIZER = optax.adam(1e-4)
 
-_HEADS: Mapping[str, Callable[[Heads, LinearLayer, Parts, PRNGKeyArray], Made]] = {
+HEADS: Mapping[str, Callable[[Heads, LinearLayer, Parts, PRNGKeyArray], Made]] = {
     "dropout": _dropout,
     "sngp": _sngp,
     "het": _het,
@@ -301,9 +301,10 @@ _HEADS: Mapping[str, Callable[[Heads, LinearLayer, Parts, PRNGKeyArray], Made]] 
     "heads": _ensemble,
     "deterministic": _deterministic,
 }
+"""What makes the candidates of a head, from its options, the network's last layer, images and a key."""
 
 
-def _parameters(name: str, heads: Heads, features: int, classes: int) -> int:
+def head_parameters(name: str, heads: Heads, features: int, classes: int) -> int:
     """Return the parameters that a head adds to the network, what is fixed or stored for its posterior included."""
     layer = (features + 1) * classes
     return {
@@ -362,13 +363,13 @@ def head_rows(config: BankPart, split: Split, data: Batch, parameters: int, *, k
 
     def make(fold: int, parts: Parts) -> AbstractENN:
         make_key, choose_key = named_keys(jr.fold_in(key, fold), "make", "choose")
-        made = _HEADS[name](heads, linear, parts, make_key)
+        made = HEADS[name](heads, linear, parts, make_key)
         enn, temperature = choose(made, parts.tuning, split.folds, heads.tuning_samples, key=choose_key)
         chosen.append(temperature)
         return Tempered(enn, temperature)
 
     rows = judged_rows(split, paired(data, split), make, counts=heads.counts, tuned=False, key=key, agent=name)
-    total = parameters + _parameters(name, heads, linear.weight.shape[1], linear.weight.shape[0])
+    total = parameters + head_parameters(name, heads, linear.weight.shape[1], linear.weight.shape[0])
     blocks = split.folds.blocks_per_fold
     about = {"network": network, "members": 1, "parameters": total}
     return [{**row, **about, "tuned": True, "temperature": chosen[row["block"] // blocks]} for row in rows]
