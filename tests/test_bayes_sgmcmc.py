@@ -191,9 +191,9 @@ def test_bad_input(getkey):
         sgld(-1.0, 0.1)
     with pytest.raises(ValueError, match=r"`temperature` must be finite and at least 0; got inf"):
         sgld(1.0, float("inf"))
-    with pytest.raises(ValueError, match=r"`momentum_decay` must be at least 0 and below 1; got 1\.0"):
+    with pytest.raises(ValueError, match=r"`momentum_decay` must be in \[0, 1\); got 1\.0"):
         sghmc(1.0, 0.1, momentum_decay=1.0)
-    with pytest.raises(ValueError, match=r"`preconditioner_decay` must be at least 0 and below 1; got -0\.5"):
+    with pytest.raises(ValueError, match=r"`preconditioner_decay` must be in \[0, 1\); got -0\.5"):
         Langevin(1.0, 0.1, preconditioner_decay=-0.5)
     with pytest.raises(ValueError, match="`values` must have at least 4 samples per chain; got 3"):
         split_r_hat(jnp.ones((2, 3)))
