@@ -17,6 +17,7 @@ TOLERANCE = (0.02, 0.05)
 """By how much the joint divergences of two runs may differ: nats, and a share of their mean."""
 
 _ENSEMBLE_SIZE = "num_particles=100"
+_SETTING = ("input_dim", "data_ratio", "temperature")
 
 
 def has_converged(row: Mapping[str, Any]) -> bool:
@@ -71,9 +72,16 @@ def agents_on(optima: Rows) -> list[Mapping[str, Any]]:
 
 
 def ablations_on(optima: Rows) -> list[Mapping[str, Any]]:
-    """Return the accepted rows of the epinets of Figure 9 on the problems of these optima."""
+    """Return the accepted rows of the epinets of Figure 9 on the problems of these optima.
+
+    A setting of which only one problem is left is left out: it would have no error.
+    """
     problems = {row["problem"] for row in optima}
-    return [row for row in _accepted("fig09") if row["problem"] in problems]
+    rows = [row for row in _accepted("fig09") if row["problem"] in problems]
+    left: dict[tuple[Any, ...], set[int]] = {}
+    for row in rows:
+        left.setdefault(tuple(row[name] for name in _SETTING), set()).add(row["problem"])
+    return [row for row in rows if len(left[tuple(row[name] for name in _SETTING)]) > 1]
 
 
 def regret(agents: Rows, optima: Rows, agent: str, metric: str = "joint") -> list[Mapping[str, Any]]:

@@ -87,6 +87,10 @@ def test_regret_is_beyond_the_optimum_of_the_same_problem(accepted, monkeypatch)
     monkeypatch.setattr(limit, "_accepted", lambda name: better if name == "fig09" else known(name))
     line = judge(CLAIMS["testbed_regret-tuned"], optima)
     assert line.measurement.value == pytest.approx(-0.045)
+    # A setting with one problem has no error, and does not take it from the others.
+    one = {"data_ratio": 10}
+    better += [agent(name, 16, 9.0, **one) for name in ("epinet", "epinet-index_dim=32")]
+    assert judge(CLAIMS["testbed_regret-tuned"], [*optima, optimum(16, 1.0, **one)]).measurement == line.measurement
     assert testbed_regret.draw(optima).axes
 
 
