@@ -309,8 +309,8 @@ def _run(chosen: Sequence[Artifact], output: Output, arguments: argparse.Namespa
         loaders=arguments.loaders,
     )
     if arguments.dry_run:
-        if not arguments.tflops > 0:
-            raise UsageError(f"`--tflops` must be above 0; got {arguments.tflops:g}.")
+        if not 0 < arguments.tflops < float("inf"):
+            raise UsageError(f"`--tflops` must be finite and above 0; got {arguments.tflops:g}.")
         dry_run(chosen, output, inputs=inputs, tflops=arguments.tflops, progress=not arguments.quiet, say=_say)
         return 0
     workers = arguments.workers
@@ -350,6 +350,15 @@ def _dispatch(arguments: argparse.Namespace) -> int:
     return _draw_accepted(chosen, output) if arguments.accepted else _draw(chosen, output)
 
 
+def _about_folder(error: Exception, arguments: argparse.Namespace) -> str | None:
+    """Return the option of the folder that an error speaks of, or None."""
+    for name in ("data_dir", "weights"):
+        folder = getattr(arguments, name, None)
+        if folder is not None and str(folder) in str(error):
+            return f"--{name.replace('_', '-')}"
+    return None
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     arguments = _parser().parse_args(argv)
@@ -362,6 +371,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ReproduceError as error:
         print(error, file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+    except (OSError, ValueError) as error:
+        # What readers of data say of a file is a sentence; in a folder of the user it is about that folder.
+        if (option := _about_folder(error, arguments)) is None:
+            raise
+        print(f"`{option}` must hold what the artifact reads; {error}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

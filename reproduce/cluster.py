@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from typing import Any
 
-from .errors import ReproduceError
+from .errors import ReproduceError, UsageError
 from .provenance import versions
 
 # A task that has cost this many workers is abandoned: it is probably what kills them.
@@ -82,6 +82,10 @@ def open_dask(workers: int, scheduler: str | None) -> Iterator[Dask]:
                 client = distributed.Client(scheduler)
             except OSError:
                 raise ReproduceError(f"No Dask scheduler answers at `--scheduler` {scheduler}.") from None
+            except ValueError as error:
+                raise UsageError(
+                    f"`--scheduler` must be an address such as tcp://127.0.0.1:8786; got {scheduler} ({error})."
+                ) from None
             with client:
                 yield Dask(client)
             return

@@ -1,9 +1,22 @@
 """Files that are either the old or the new version, never a half of one."""
 
+import contextlib
+import glob
 import os
+import time
 from pathlib import Path
 
 from .errors import ReproduceError
+
+_ABANDONED_SECONDS = 24 * 3600
+
+
+def _forget_killed(path: Path) -> None:
+    """Delete temporary neighbors that a killed process left: nobody is still writing what is a day old."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.[0-9]*"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
+                left.unlink()
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -11,13 +24,16 @@ def write_atomically(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _forget_killed(path)
         with temporary.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException as error:
-        temporary.unlink(missing_ok=True)
+        # Where a part of the path is a file, there is nothing to delete, and asking is an error.
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         if isinstance(error, OSError):
             reason = error.strerror or error
             raise ReproduceError(

@@ -25,7 +25,10 @@ WIDE = "must hold integers from .*; got values from 0 to 4294967297"
 NO_CLASS = "At step 2 the loss was nan.*a label that is no class"
 
 # Inputs and labels, and the sentences for a stream of training batches, for held-out batches, and for memory.
+MASKED = "must have no mask"
 BAD = {
+    "masked inputs": (np.ma.masked_array(X, mask=X > 0), Y, MASKED, MASKED, MASKED),
+    "masked labels": (X, np.ma.masked_array(Y, mask=Y > 1), MASKED, MASKED, MASKED),
     "float labels": (X, Y + 0.5, ONE_LABEL, ONE_LABEL, ONE_LABEL),
     "NaN among labels": (X, np.where(Y == 1, np.nan, Y), ONE_LABEL, ONE_LABEL, ONE_LABEL),
     "one-hot labels": (X, np.eye(3, dtype=np.int32)[Y], ONE_LABEL, ONE_LABEL, ONE_LABEL),
@@ -87,6 +90,9 @@ def test_streams_of_grain(bad, getkey):
     elements += [{"x": x[n], "y": y[n], "i": n} for n in range(8)]
     batches = grain.MapDataset.source(elements).batch(8)
     stream = iter(batches.to_iter_dataset(grain.ReadOptions(num_threads=1, prefetch_buffer_size=2)))
+    if bad.startswith("masked"):
+        # Grain stacks what it gets, without masks: it must be refused before.
+        pytest.skip("Grain has no masks")
     if bad in ("NaN among labels", "float labels"):
         # Grain stacks what it gets: these labels are floats.
         assert np.asarray(batches[2]["y"]).dtype == np.float64
@@ -97,7 +103,9 @@ def test_streams_of_grain(bad, getkey):
 @every_bad
 def test_data_sets_of_loaders(bad, getkey):
     x, y, *_ = BAD[bad]
-    refused = "must hold labels from 0 to 2|must hold a vector of integers as labels|At step . the loss was nan"
+    refused = (
+        f"{MASKED}|must hold labels from 0 to 2|must hold a vector of integers as labels|At step . the loss was nan"
+    )
     with pytest.raises((ValueError, NonFiniteLossError), match=refused):
         train(getkey, Loader(ArrayDataset(x, y, num_classes=3), batch_size=8, key=getkey()))
 
@@ -144,7 +152,8 @@ def test_data_and_validation_of_fit_many(bad, data_axis, getkey):
     if data_axis == 0:
         good = (np.stack([X, X]), np.stack([Y, Y]))
         # The second member's are bad.
-        x, y = np.stack([X, x]), np.stack([Y, y]) if y.ndim == 1 else np.stack([y, y])
+        stack = np.ma.stack if bad.startswith("masked") else np.stack
+        x, y = stack([X, x]), stack([Y, y]) if y.ndim == 1 else stack([y, y])
 
     def fit_many(data, **options):
         options |= {"num_steps": 2, "batch_size": 4, "optimizer": OPTIMIZER, "progress": False}

@@ -36,6 +36,23 @@ def test_an_atomic_folder_is_whole_or_absent(tmp_path):
     assert (path / "a").read_text() == "whole" and os.listdir(tmp_path) == ["x"]
 
 
+def test_what_a_killed_writer_left_is_deleted_a_day_later(tmp_path):
+    old, new, other = (tmp_path / name for name in (".x.0123456789ab", ".x.ba9876543210", ".x.y"))
+    for path in (old, new, other):
+        path.write_text("half")
+    day = 25 * 3600
+    for path in (old, other):
+        os.utime(path, (path.stat().st_atime - day, path.stat().st_mtime - day))
+    _files.write_json(tmp_path / "x", 1)
+    assert sorted(os.listdir(tmp_path)) == [new.name, other.name, "x"]
+    left = tmp_path / ".x.000000000000"
+    (left / "inner").mkdir(parents=True)
+    os.utime(left, (0, 0))
+    (tmp_path / "x").unlink()
+    with _files.atomic_folder(tmp_path / "x"):
+        assert not left.exists()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
 def test_permissions_follow_the_umask(tmp_path):
     umask = os.umask(0o027)

@@ -11,9 +11,23 @@ import numpy as np
 import pytest
 
 import epinet_eqx as epi
-from epinet_eqx import acquisition, bandits, baselines, bayes, decisions, metrics, pitman_yor, predict, training, tuning
+from epinet_eqx import (
+    acquisition,
+    bandits,
+    baselines,
+    bayes,
+    data,
+    decisions,
+    metrics,
+    pitman_yor,
+    predict,
+    testbed,
+    training,
+    tuning,
+)
+from epinet_eqx.indices import TupleIndex
 from epinet_eqx.likelihoods import Gaussian
-from epinet_eqx.losses import CrossEntropy
+from epinet_eqx.losses import CrossEntropy, LogLoss, SquaredLoss
 from epinet_eqx.networks import MLP
 
 pytestmark = [pytest.mark.once, pytest.mark.usefixtures("as_user")]
@@ -37,7 +51,147 @@ HEAD = pitman_yor.attach(BASE, jr.normal(jr.fold_in(KEY, 14), (9, 3)), alpha=0.4
 TWO_CLASSES = "`enn` must have at least 2 outputs for a `Categorical` likelihood; got 1."
 RANGE = "`y` must hold integers from -2147483648 to 2147483647, the range of int32"
 
+# What is hidden in the last row would count.
+MASKED = np.ma.masked_array(np.asarray(X), mask=np.arange(12).reshape(4, 3) > 8)
+# Finite as 64 bits, infinite as 32.
+LARGE = np.full((2, 3), 1e300)
+OUTCOMES = np.eye(3)
+KEYS = jr.split(jr.fold_in(KEY, 18), 3)
+NO_MASK = "must have no mask, such as the result of `.filled(value)`; got a masked array of shape (4, 3)."
+NO_ENN = "`enn` must be an ENN, such as `attach` or `bayes.as_enn` returns; got MLP."
+LEARNER = bandits.OnlineLearner.start(
+    bandits.ENNAgent(
+        lambda key: epi.attach(MLP(3, 1, (5,), key=key), out_size=1, index_dim=3, priors=(), key=jr.fold_in(key, 1)),
+        SquaredLoss(),
+        bandits.GaussianReward(),
+        bandits.Greedy(2),
+    ),
+    np.ones((2, 3), np.float32),
+    capacity=10,
+    key=jr.fold_in(KEY, 17),
+)
+
 REFUSED = {
+    "masked inputs": (lambda: predict.marginal_log_probs(ENN, MASKED, DRAWS), f"`x` {NO_MASK}"),
+    "masked labels": (
+        lambda: metrics.log_losses(ENN, X, np.ma.masked_array(Y, mask=Y > 2), DRAWS),
+        "`y` must have no mask",
+    ),
+    "masked data": (
+        lambda: training.fit(ENN, (MASKED, Y), CrossEntropy(), num_steps=1, key=KEY),
+        f"`(x, y)` {NO_MASK}",
+    ),
+    "masked scores": (lambda: metrics.auroc(MASKED[:, 0], np.ones(3)), "`scores_in` must have no mask"),
+    "masked features": (lambda: metrics.near_pairs(MASKED), f"`features` {NO_MASK}"),
+    "masked data set": (lambda: data.ArrayDataset(MASKED, Y, num_classes=4), f"`x` {NO_MASK}"),
+    "complex features": (
+        lambda: metrics.near_pairs(1j * OUTCOMES),
+        "`features` must hold real numbers",
+    ),
+    "new wide input": (
+        lambda: predict.conditional_log_probs(ENN, X, Y, np.full(3, 2**32), DRAWS),
+        "`x_new` must hold integers from -2147483648 to 2147483647, the range of int32",
+    ),
+    "wide counts": (
+        lambda: pitman_yor.joint_log_prob(LOGITS, np.full((4, 4), 2**32 + 1), 0.5),
+        "`counts` must hold integers from -2147483648 to 2147483647, the range of int32",
+    ),
+    "counts that are none": (
+        lambda: pitman_yor.joint_log_prob(LOGITS, np.full((4, 4), 0.5), 0.5),
+        "`counts` must hold integers; got float32.",
+    ),
+    "bandit, wide label": (lambda: bandits.ClassificationBandit(X, WIDE), RANGE),
+    "problem, wide label": (
+        lambda: testbed.Problem.from_arrays(
+            X, WIDE, np.ones((2, 1, 3)), np.zeros((2, 1), int), np.zeros(2), temperature=0.1, num_classes=3
+        ),
+        RANGE,
+    ),
+    "problem, wide test label": (
+        lambda: testbed.Problem.from_arrays(
+            X, Y, np.ones((2, 1, 3)), np.full((2, 1), 2**32), np.zeros(2), temperature=0.1, num_classes=4
+        ),
+        "`test_y` must hold integers from -2147483648 to 2147483647, the range of int32",
+    ),
+    "learner, wide candidate": (
+        lambda: LEARNER.act(np.full((2, 3), 2**32), key=KEY),
+        "`candidates` must hold integers from -2147483648 to 2147483647, the range of int32",
+    ),
+    "learner, wide features": (
+        lambda: LEARNER.observe(np.full(3, 2**32), 1.0),
+        "`x` must hold integers from -2147483648 to 2147483647, the range of int32",
+    ),
+    "learner, two rewards": (
+        lambda: LEARNER.observe(np.ones(3), np.ones(2)),
+        "`reward` must be one number; got shape (2,).",
+    ),
+    "large rewards": (
+        lambda: decisions.best_actions(LARGE[0]),
+        "`expected` must be finite; got 3 non-finite of 3 values.",
+    ),
+    "large outcomes": (
+        lambda: decisions.choose_set(decisions.largest_outcome, LARGE, 1),
+        "`outcomes` must be finite; got 6 non-finite of 6 values.",
+    ),
+    "infinite action values": (
+        lambda: bandits.action_values(jnp.array([[1.0, jnp.inf]])),
+        "`rewards` must be finite; got 1 non-finite of 2 values.",
+    ),
+    "action values of nothing": (
+        lambda: bandits.action_values(jnp.ones((0, 3))),
+        "`rewards` must have shape (samples, actions) and not be empty; got (0, 3).",
+    ),
+    "positions as a set": (
+        lambda: decisions.set_reward(decisions.any_success, OUTCOMES, np.array([0, 1, 2])),
+        "`chosen` must hold one boolean per candidate, 3; got shape (3,) of int64.",
+    ),
+    "positions as available": (
+        lambda: decisions.choose_set(decisions.any_success, OUTCOMES, 1, available=np.array([0, 1, 2])),
+        "`available` must hold one boolean per candidate, 3; got shape (3,) of int64.",
+    ),
+    "reward of one sample": (
+        lambda: decisions.set_reward(decisions.any_success, OUTCOMES[0], np.ones(3, bool)),
+        "`outcomes` must have shape (samples, candidates) and not be empty; got (3,).",
+    ),
+    "draws at NaN": (
+        lambda: epi.Draws.given(ENN.index, jnp.full((2, 3), jnp.nan)),
+        "`zs` must be finite; got 6 non-finite of 6 values.",
+    ),
+    "draws of a number": (
+        lambda: epi.Draws.sample(3, 5, key=KEY),
+        "`index` must be a reference distribution, such as `enn.index`; got int.",
+    ),
+    "several keys": (
+        lambda: epi.Draws.sample(ENN.index, 5, key=KEYS),
+        "`key` must be one random key, of which `jax.random.split` makes several; got key<fry> of shape (3,).",
+    ),
+    "a seed": (lambda: epi.named_keys(0, "a"), "`key` must be a random key, such as `jax.random.key(0)`; got int."),
+    "a network": (lambda: predict.marginal_log_probs(BASE, X, DRAWS), NO_ENN),
+    "a network tempered": (lambda: epi.Tempered(BASE, 1.0), NO_ENN),
+    "a dictionary": (
+        lambda: predict.marginal_log_probs(ENN, {"x": X}, DRAWS),
+        "`x` must hold inputs that `enn` accepts, along a leading batch axis; got shape {'x': (4, 3)}: ",
+    ),
+    "no likelihood": (
+        lambda: predict.joint_log_prob(ENN, X, Y, DRAWS, likelihood=None),
+        "`likelihood` must be one, such as `Categorical()`; got NoneType.",
+    ),
+    "loss of no likelihood": (
+        lambda: LogLoss("gaussian"),
+        "`likelihood` must be one, such as `Categorical()`; got str.",
+    ),
+    "no bootstrap": (
+        lambda: CrossEntropy(bootstrap=0.5),
+        "`bootstrap` must be one, such as `BernoulliBootstrap(0.5, key=key)`; got float.",
+    ),
+    "no penalty": (lambda: CrossEntropy(penalty=0.5), "`penalty` must be one, such as `L2(0.1)`; got float."),
+    "temperature as text": (lambda: epi.Tempered(ENN, "warm"), "`temperature` must be a number; got 'warm'."),
+    "several temperatures": (
+        lambda: epi.Tempered(ENN, [0.5, 1.0]),
+        "`temperature` must be one number; got shape (2,).",
+    ),
+    "tuple of a half": (lambda: TupleIndex(ENN.index, 1.5), "`length` must be a positive integer; got 1.5."),
+    "entropy of a number": (lambda: predict.entropy(0.5), "`log_probs` must have an axis of classes; got one number."),
     "joint, wide label": (lambda: predict.joint_log_prob(ENN, X, WIDE, DRAWS), RANGE),
     "independent, wide label": (lambda: predict.independent_log_prob(ENN, X, WIDE, DRAWS), RANGE),
     "conditional, wide label": (lambda: predict.conditional_log_probs(ENN, X, WIDE, X[0], DRAWS), RANGE),
@@ -280,6 +434,8 @@ def test_neighbors_far_from_the_origin_are_found():
     features = np.stack([1e4 + places, 1e4 - places], axis=1)
     np.testing.assert_array_equal(metrics.near_pairs(features), [[0, 2], [1, 3]])
     np.testing.assert_array_equal(metrics.near_pairs(np.stack([places, -places], axis=1)), [[0, 2], [1, 3]])
+    # Their squares overflow.
+    np.testing.assert_array_equal(metrics.near_pairs(np.stack([1e300 * places, places], axis=1)), [[0, 2], [1, 3]])
 
 
 def test_lists_and_integers_are_joint_samples_too():

@@ -18,6 +18,7 @@ from reproduce.artifacts._images import banked
 from reproduce.claims import Verdict, at_least, at_most, equals
 from reproduce.configs.image_paper import Variant
 from reproduce.errors import UsageError
+from reproduce.files import write_atomically
 from reproduce.paths import REFERENCE
 from reproduce.record import Record
 from reproduce.registry import REGISTRY, select
@@ -196,7 +197,12 @@ def test_selection_by_id_and_session():
             "`verify` is for the default data",
         ),
         (["run", "--only", "fig02", "--accumulate", "0"], "`--accumulate` must be at least 1; got 0."),
-        (["run", "--only", "fig02", "--dry-run", "--tflops", "0"], "`--tflops` must be above 0; got 0."),
+        (["run", "--only", "fig02", "--dry-run", "--tflops", "0"], "`--tflops` must be finite and above 0; got 0."),
+        (["run", "--only", "fig02", "--dry-run", "--tflops", "inf"], "`--tflops` must be finite and above 0; got inf."),
+        (
+            ["run", "--only", "thm1", "--tier", "smoke", "--executor", "dask", "--scheduler", "somewhere"],
+            "`--scheduler` must be an address such as tcp://127.0.0.1:8786; got somewhere",
+        ),
         (
             ["draw", "--session", "theorie"],
             "cifar, decisions, imagenet, testbed, theory; got theorie. Did you mean theory?",
@@ -206,6 +212,31 @@ def test_selection_by_id_and_session():
 def test_unknown_names_are_answered_with_known_ones(arguments, message, capsys):
     assert cli.main(arguments) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", ["", "below"])
+def test_an_output_folder_that_is_a_file_gets_a_sentence(place, tmp_path, capsys):
+    # The write fails, and so did deleting what it had not begun.
+    (tmp_path / "file").write_text("x")
+    folder = tmp_path / "file" / place
+    assert cli.main(["run", "--only", "thm1", "--tier", "smoke", "--quiet", "--out", str(folder)]) == 1
+    assert f"{folder}" in (found := capsys.readouterr().err) and "could not be written (Not a directory)" in found
+
+
+def test_what_is_wrong_in_a_folder_of_the_user_gets_a_sentence(tmp_path, capsys):
+    command = ["run", "--only", "rep_conv", "--tier", "replication", "--quiet", "--data-dir", str(tmp_path)]
+    assert cli.main([*command, "--out", str(tmp_path / "out")]) == 1
+    assert "`--data-dir` must hold what the artifact reads" in (found := capsys.readouterr().err)
+    assert "must hold val_*.npz and train_like.npz" in found
+
+
+def test_temporary_files_of_killed_runs_are_deleted_a_day_later(tmp_path):
+    old, new = tmp_path / ".x.json.12", tmp_path / ".x.json.13"
+    for path in (old, new):
+        path.write_text("half")
+    os.utime(old, (0, 0))
+    write_atomically(tmp_path / "x.json", b"{}")
+    assert sorted(os.listdir(tmp_path)) == [new.name, "x.json"]
 
 
 def test_unknown_tier_of_an_artifact():

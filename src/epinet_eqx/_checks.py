@@ -55,9 +55,14 @@ def any_traced(tree: PyTree) -> bool:
 
 
 def check_key(name: str, key: Any) -> None:
-    """Raise unless `key` is a random key of JAX."""
-    if not isinstance(key, Array):
-        raise ValueError(f"`{name}` must be a random key, such as `jax.random.key(0)`; got {type(key).__name__}.")
+    """Raise unless `key` is one random key of JAX."""
+    found = f"{key.dtype} of shape {key.shape}" if isinstance(key, Array | np.ndarray) else type(key).__name__
+    is_typed = isinstance(key, Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+    is_raw = isinstance(key, Array | np.ndarray) and key.dtype == np.uint32
+    if not is_typed and not is_raw:
+        raise ValueError(f"`{name}` must be a random key, such as `jax.random.key(0)`; got {found}.")
+    if key.ndim != int(is_raw):
+        raise ValueError(f"`{name}` must be one random key, of which `jax.random.split` makes several; got {found}.")
 
 
 def check_positive(name: str, value: int) -> None:
@@ -142,8 +147,18 @@ def check_labels(name: str, y: Int[Array, "..."], num_classes: int) -> Int[Array
     return require(y, failed, f"`{name}` must hold classes from 0 to {num_classes - 1}{found}.")
 
 
+def refuse_mask(name: str, values: Any) -> None:
+    """Raise for a masked array of NumPy: its mask would be lost, and what it hides would count."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise ValueError(
+            f"`{name}` must have no mask, such as the result of `.filled(value)`; got a masked array of shape "
+            f"{values.shape}."
+        )
+
+
 def check_width(name: str, leaf: Any) -> Any:
     """Return `leaf`; the integers of a NumPy array must fit the type that JAX gives them, or they would wrap around."""
+    refuse_mask(name, leaf)
     if not isinstance(leaf, np.ndarray) or not np.issubdtype(leaf.dtype, np.integer) or leaf.size == 0:
         return leaf
     stored = jax.dtypes.canonicalize_dtype(leaf.dtype)
@@ -160,10 +175,13 @@ def check_width(name: str, leaf: Any) -> Any:
 
 def as_real_array(name: str, values: Any) -> Array:
     """Return `values` as a JAX array; they must be real numbers, and integers that JAX does not wrap around."""
+    refuse_mask(name, values)
     found = values if isinstance(values, Array) else check_width(name, np.asarray(values))
     if not any(jnp.issubdtype(found.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
         raise ValueError(f"`{name}` must hold real numbers; got {found.dtype}.")
-    return jnp.asarray(found)
+    # What is too large for the precision becomes infinite, which `check_finite` refuses; NumPy need not warn of it.
+    with np.errstate(over="ignore"):
+        return jnp.asarray(found)
 
 
 def raise_wrong_input(name: str, model: str, x: PyTree, error: Exception) -> NoReturn:
@@ -176,9 +194,20 @@ def raise_wrong_input(name: str, model: str, x: PyTree, error: Exception) -> NoR
     ) from error
 
 
+def _as_number(name: str, value: Any, dtype: Any) -> Float[Array, ""]:
+    """Return `value` as a scalar of JAX."""
+    try:
+        array = jnp.asarray(value, dtype=dtype)
+    except (TypeError, ValueError):
+        raise ValueError(f"`{name}` must be a number; got {value!r}.") from None
+    if array.shape != () and not is_traced(array):
+        raise ValueError(f"`{name}` must be one number; got shape {array.shape}.")
+    return array
+
+
 def check_scalar(name: str, value: Any, *, minimum: float = -float("inf"), dtype: Any = float) -> Float[Array, ""]:
     """Return `value` as an array, which must be finite and at least `minimum`."""
-    array = jnp.asarray(value, dtype=dtype)
+    array = _as_number(name, value, dtype)
     found = "" if is_traced(array) else f"; got {float(array)}"
     bound = "" if minimum == -float("inf") else f" and at least {minimum:g}"
     number = on_host(array)
@@ -189,7 +218,7 @@ def check_scalar(name: str, value: Any, *, minimum: float = -float("inf"), dtype
 
 def check_share(name: str, value: Scalar, *, below_one: bool = False) -> Float[Array, ""]:
     """Return `value` as an array, which must be from 0 to 1, or below 1."""
-    array = jnp.asarray(value, dtype=float)
+    array = _as_number(name, value, float)
     found = "" if is_traced(array) else f"; got {float(array)}"
     number = on_host(array)
     failed = ~((number >= 0) & ((number < 1) if below_one else (number <= 1)))
@@ -202,6 +231,7 @@ def num_examples(name: str, tree: PyTree) -> int:
     if any(isinstance(leaf, bool | int | float) for leaf in leaves):
         raise ValueError(f"`{name}` must hold arrays; got lists of numbers, of which `np.asarray` makes arrays.")
     for leaf in leaves:
+        refuse_mask(name, leaf)
         if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OSU":
             raise ValueError(f"`{name}` must hold real numbers; got {leaf.dtype}.")
     shapes = [jnp.shape(leaf) for leaf in leaves]
@@ -213,6 +243,16 @@ def num_examples(name: str, tree: PyTree) -> int:
     if lengths[0] == 0:
         raise ValueError(f"`{name}` must not be empty; got shapes {shapes}.")
     return lengths[0]
+
+
+def check_mask(name: str, values: Any, length: int) -> Bool[Array, " batch"]:
+    """Return which entries are meant, one boolean for each: positions would be taken for booleans."""
+    found = values if isinstance(values, Array) else np.asarray(values)
+    if found.shape != (length,) or found.dtype != bool:
+        raise ValueError(
+            f"`{name}` must hold one boolean per candidate, {length}; got shape {found.shape} of {found.dtype}."
+        )
+    return jnp.asarray(found)
 
 
 def check_level(name: str, level: float) -> None:
@@ -227,10 +267,7 @@ def check_available(
 ) -> Bool[Array, " batch"]:
     """Return which inputs of a pool may be chosen, at least `size` of them."""
     check_positive(name, size)
-    if available is None:
-        available = jnp.ones(pool_size, dtype=bool)
-    if available.shape != (pool_size,):
-        raise ValueError(f"`available` must have one entry per input, {pool_size}; got shape {available.shape}.")
+    available = jnp.ones(pool_size, bool) if available is None else check_mask("available", available, pool_size)
     if size > pool_size:
         raise ValueError(f"`{name}` must be at most the size of the pool, {pool_size}; got {size}.")
     left = jnp.sum(available)

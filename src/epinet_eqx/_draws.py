@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree, Shaped
 
-from ._checks import check_positive, check_shape, is_traced, require
-from ._enn import AbstractENN
+from ._checks import as_real_array, check_finite, check_key, check_positive, check_shape, is_traced, require
+from ._enn import AbstractENN, check_enn
 from ._xla import max_by_halves, sum_by_product
 from .indices import AbstractIndex
 
@@ -60,6 +60,8 @@ class Draws(eqx.Module):
             batch_size: how many inputs are computed at a time; by default chosen to keep a chunk's outputs small.
         """
         check_positive("num_samples", num_samples)
+        check_key("key", key)
+        _check_index(index)
         return cls(index, key, None, num_samples, False, *_check_sizes(chunk_size, batch_size))
 
     @classmethod
@@ -71,6 +73,7 @@ class Draws(eqx.Module):
             chunk_size: as in `sample`.
             batch_size: as in `sample`.
         """
+        _check_index(index)
         support = index.support()
         if support is None:
             raise ValueError(
@@ -96,6 +99,9 @@ class Draws(eqx.Module):
             chunk_size: as in `sample`.
             batch_size: as in `sample`.
         """
+        _check_index(index)
+        if not _is_key(zs):
+            zs = check_finite("zs", as_real_array("zs", zs))
         if zs.ndim == 0 or zs.shape[0] == 0:
             raise ValueError(f"`zs` must hold at least one index along its leading axis; got shape {zs.shape}.")
         check_shape("zs", zs, (zs.shape[0], *index.shape))
@@ -126,6 +132,7 @@ class Draws(eqx.Module):
             batch_size: as in `sample`.
         """
         check_positive("num_samples", num_samples)
+        _check_index(index)
         support = index.support()
         if support is not None and support.shape[0] <= num_samples:
             return cls.all(index, chunk_size=chunk_size, batch_size=batch_size)
@@ -166,6 +173,17 @@ class Draws(eqx.Module):
         return jax.lax.fori_loop(0, -((start - stop) // chunk), body, carry)
 
 
+def _check_index(index: Any) -> None:
+    """Raise unless `index` is a reference distribution."""
+    if not isinstance(index, AbstractIndex):
+        raise ValueError(f"`index` must be a reference distribution, such as `enn.index`; got {type(index).__name__}.")
+
+
+def _is_key(zs: Any) -> bool:
+    """Return whether indices are random keys."""
+    return isinstance(zs, Array) and jnp.issubdtype(zs.dtype, jax.dtypes.prng_key)
+
+
 def _check_members(zs: Shaped[Array, "samples ..."], support: Shaped[Array, "values ..."]) -> None:
     """Raise unless every index is one of a finite support: others would be clamped into it without a word."""
     if zs.dtype != support.dtype:
@@ -188,6 +206,7 @@ def _check_sizes(chunk_size: int, batch_size: int | None) -> tuple[int, int | No
 
 def check_draws(enn: AbstractENN, draws: Draws) -> Draws:
     """Return `draws` if they are indices of `enn`: those of another index may be in range and still mean nothing."""
+    check_enn("enn", enn)
     if not isinstance(draws, Draws):
         raise ValueError(
             "`draws` must be `Draws` of the index, such as `Draws.sample(enn.index, 1000, key=key)`; "

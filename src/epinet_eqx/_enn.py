@@ -1,7 +1,7 @@
 """The interface of an epistemic neural network (Section 3)."""
 
 import abc
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -42,6 +42,14 @@ class AbstractENN(eqx.Module):
     def __call__(self, x: PyTree[Array], z: PyTree[Shaped[Array, "..."]]) -> Float[Array, " classes"]:
         r"""Return $f_\theta(x, z)$."""
         return self.head(self.embed(x), z)
+
+
+def check_enn(name: str, enn: Any) -> None:
+    """Raise unless `enn` is an ENN: networks, and results of training that hold one, have no index."""
+    if not isinstance(enn, AbstractENN):
+        raise ValueError(
+            f"`{name}` must be an ENN, such as `attach` or `bayes.as_enn` returns; got {type(enn).__name__}."
+        )
 
 
 def num_outputs(enn: AbstractENN, x: PyTree[Array]) -> int:

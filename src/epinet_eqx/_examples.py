@@ -33,7 +33,7 @@ def check_examples(enn: AbstractENN, name: str, x: PyTree[ArrayLike]) -> Example
     first = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), x)
     try:
         outputs = eqx.filter_eval_shape(_like_output, enn, first).shape[0]
-    except (IndexError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise_wrong_input(name, "enn", x, error)
     return Examples(check_finite(name, x), length, outputs)
 
@@ -42,6 +42,8 @@ def check_targets(
     likelihood: AbstractLikelihood, y: Shaped[ArrayLike, "..."], examples: Examples
 ) -> Shaped[Array, "batch ..."]:
     """Return targets, one for each example, that `likelihood` accepts."""
+    if not isinstance(likelihood, AbstractLikelihood):
+        raise ValueError(f"`likelihood` must be one, such as `Categorical()`; got {type(likelihood).__name__}.")
     y = as_real_array("y", y)
     if y.ndim == 0 or y.shape[0] != examples.length:
         raise ValueError(f"`y` must hold one target per example of `x`, {examples.length}; got shape {y.shape}.")

@@ -1,12 +1,14 @@
 """Atomic writes, checksums, and JSON and npz files that are read without running anything in them."""
 
 import contextlib
+import glob
 import hashlib
 import json
 import os
 import pathlib
 import secrets
 import shutil
+import time
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
@@ -20,6 +22,8 @@ StrPath: TypeAlias = str | os.PathLike[str]
 """A path of the file system."""
 
 _BLOCK_BYTES = 2**19
+# Nobody is still writing what has not changed for a day.
+_ABANDONED_SECONDS = 24 * 3600
 _ROW_WORDS = 512
 _ROW_BYTES = 8 * _ROW_WORDS
 
@@ -38,8 +42,21 @@ def require_file(path: StrPath) -> pathlib.Path:
     return pathlib.Path(path)
 
 
+def _delete(path: pathlib.Path) -> None:
+    """Delete a file or a folder, as far as possible: what is the matter is said by the error that led here."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
 def _temporary_name(path: pathlib.Path) -> pathlib.Path:
-    """Return an unused hidden name beside `path`."""
+    """Return an unused hidden name beside `path`; delete what a killed process left under such names long ago."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 12}"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
+                _delete(left)
     return path.with_name(f".{path.name}.{secrets.token_hex(6)}")
 
 
@@ -55,7 +72,7 @@ def atomic_file(path: pathlib.Path) -> Iterator[pathlib.Path]:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        _delete(temporary)
         raise
 
 
@@ -68,7 +85,7 @@ def atomic_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
         yield temporary
         os.rename(temporary, path)
     except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
+        _delete(temporary)
         raise
 
 

@@ -6,12 +6,15 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray, UInt64
 
+from ._checks import check_key
+
 
 def named_keys(key: PRNGKeyArray, *names: str) -> tuple[PRNGKeyArray, ...]:
     """Return one key per name.
 
     A key depends on its name only, not on its position, so adding a stream leaves the others unchanged.
     """
+    check_key("key", key)
     return tuple(jr.fold_in(key, zlib.crc32(name.encode())) for name in names)
 
 

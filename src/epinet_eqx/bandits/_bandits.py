@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from .._checks import Scalar, check_finite, check_labels, check_positive, check_scalar, is_traced
+from .._checks import Scalar, as_real_array, check_finite, check_labels, check_positive, check_scalar, is_traced
 from .._keys import named_keys
 from ..testbed import GenerativeModel
 
@@ -145,7 +145,7 @@ class ClassificationBandit(AbstractBandit):
             encoding: "blocks" puts the example into the block of the class and zeros into the other blocks, so that the
                 first layer has separate weights per class; "appended" adds the class as a one-hot vector.
         """
-        x, y = jnp.asarray(x, dtype=float), jnp.asarray(y)
+        x, y = as_real_array("x", x).astype(float), as_real_array("y", y)
         if x.ndim != 2 or x.size == 0:
             raise ValueError(f"`x` must have shape (examples, features) and not be empty; got {x.shape}.")
         if y.shape != x.shape[:1] or not jnp.issubdtype(y.dtype, jnp.integer):
@@ -154,7 +154,7 @@ class ClassificationBandit(AbstractBandit):
             raise ValueError(f'`encoding` must be "blocks" or "appended"; got {encoding!r}.')
         num_classes = int(jnp.max(y)) + 1 if num_classes is None else num_classes
         check_positive("num_classes", num_classes)
-        y = check_labels("y", y.astype(jnp.int32), num_classes)
+        y = check_labels("y", y, num_classes).astype(jnp.int32)
         if not is_traced(y) and (missing := sorted(set(range(num_classes)) - set(np.asarray(y).tolist()))):
             raise ValueError(f"`y` must hold labels of all {num_classes} classes; got none of {missing}.")
         self.x = check_finite("x", x)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from .._checks import Scalar, any_traced, check_finite, check_positive, num_examples
+from .._checks import Scalar, any_traced, as_real_array, check_finite, check_key, check_positive, num_examples
 from .._keys import named_keys
 from .._xla import jit_unoptimized
 from ._agent import AbstractBanditAgent
@@ -76,9 +76,10 @@ class OnlineLearner(eqx.Module):
             key: random key of the indices and of the choice.
         """
         num_examples("candidates", candidates)
+        check_key("key", key)
         if any_traced((self, candidates, key)):
             return _act(self, candidates, key)
-        decision = _act_compiled(self, check_finite("candidates", candidates), key)
+        decision = _act_compiled(self, _as_features("candidates", candidates), key)
         if jnp.isnan(decision.propensity):
             raise FloatingPointError(
                 f"`learner` must predict finite rewards; an update met something not finite within {int(self.count)} "
@@ -96,8 +97,12 @@ class OnlineLearner(eqx.Module):
         reward = jnp.asarray(reward, dtype=float)
         if any_traced((self, x, reward)):
             return _observe(self, x, reward)
-        x = check_finite("x", jax.tree.map(jnp.asarray, x))
-        return _observe_compiled(self, x, self.agent.check_rewards(reward))
+        return _observe_compiled(self, _as_features("x", x), self.agent.check_rewards(reward))
+
+
+def _as_features(name: str, tree: PyTree) -> PyTree[Array]:
+    """Return features as arrays of finite numbers."""
+    return check_finite(name, jax.tree.map(lambda leaf: as_real_array(name, leaf), tree))
 
 
 def _init(agent: AbstractBanditAgent, shapes: PyTree[Any], capacity: int, key: PRNGKeyArray) -> PyTree:

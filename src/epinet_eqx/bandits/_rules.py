@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .._checks import Scalar, check_finite, check_positive, check_share, is_traced, refuse_nan
+from .._checks import Scalar, as_real_array, check_finite, check_positive, check_share, is_traced
 
 
 def share_best(values: Float[Array, "*batch actions"]) -> Float[Array, "*batch actions"]:
@@ -139,7 +139,10 @@ class ActionValue(NamedTuple):
 
 def action_values(rewards: Float[Array, "samples actions"]) -> ActionValue:
     """Estimate cost and information gain of each action from coherent samples of all rewards."""
-    refuse_nan("rewards", rewards)
+    if not is_traced(rewards):
+        rewards = check_finite("rewards", as_real_array("rewards", rewards))
+        if rewards.ndim != 2 or rewards.size == 0:
+            raise ValueError(f"`rewards` must have shape (samples, actions) and not be empty; got {rewards.shape}.")
     mean = jnp.mean(rewards, axis=0)
     best = share_best(rewards)
     optimal = jnp.mean(best, axis=0)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree, Shaped
 
 from .._checks import Scalar, check_positive, check_scalar, check_shape, require
-from .._enn import AbstractENN, Indices
+from .._enn import AbstractENN, Indices, check_enn
 from .._tree import Frozen, cast_floats, unwrap
 from ..indices import AbstractIndex, GaussianIndex, ScaledGaussianIndex, TupleIndex
 from ..networks import AbstractNetwork
@@ -20,6 +20,10 @@ class AbstractWrapper(AbstractENN):
     """An ENN made of another ENN, whose index it shares."""
 
     enn: eqx.AbstractVar[AbstractENN | Frozen[AbstractENN]]
+
+    def __check_init__(self):
+        """Raise unless an ENN was given."""
+        check_enn("enn", self.enn.content if isinstance(self.enn, Frozen) else self.enn)
 
     @property
     def index(self) -> AbstractIndex:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -5,6 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Int, Int32, Shaped
 
+from .._checks import refuse_mask
 from ..losses import Batch
 from ._transforms import Normalization
 
@@ -82,6 +83,8 @@ class ArrayDataset:
             num_classes: number of classes; by default the largest label plus one.
             name: name in error messages, such as the file that the arrays came from.
         """
+        for argument, values in (("x", x), ("y", y), ("i", i)):
+            refuse_mask(argument, values)
         x, y = np.asarray(x), np.asarray(y)
         if num_classes is None:
             num_classes = int(y.max()) + 1 if y.size and np.issubdtype(y.dtype, np.integer) else 1

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from .._checks import Scalar, check_available, check_finite, require
+from .._checks import Scalar, as_real_array, check_available, check_finite, check_key, check_mask, require
 
 SetReward = Callable[[Shaped[Array, " candidates"], Bool[Array, " candidates"]], Float[Array, ""]]
 Summary = Callable[[Float[Array, " samples"]], Float[Array, ""]]
@@ -61,12 +61,21 @@ class Improvement(eqx.Module):
         return jnp.maximum(largest_outcome(outcomes, chosen) - self.best, 0.0)
 
 
+def _check_outcomes(outcomes: Shaped[Array, "samples candidates"]) -> Shaped[Array, "samples candidates"]:
+    """Return joint samples, which must be finite and neither without samples nor without candidates."""
+    outcomes = as_real_array("outcomes", outcomes)
+    if outcomes.ndim != 2 or outcomes.size == 0:
+        raise ValueError(f"`outcomes` must have shape (samples, candidates) and not be empty; got {outcomes.shape}.")
+    return check_finite("outcomes", outcomes)
+
+
 def as_independent(outcomes: Shaped[Array, "samples candidates"], *, key: PRNGKeyArray) -> Array:
     """Return samples with the same marginals but independent candidates: each column is permuted on its own.
 
     It is what a marginal prediction (Eq. 1) knows of the outcomes.
     """
-    return jr.permutation(key, outcomes, axis=0, independent=True)
+    check_key("key", key)
+    return jr.permutation(key, _check_outcomes(outcomes), axis=0, independent=True)
 
 
 def set_reward(
@@ -84,7 +93,9 @@ def set_reward(
         chosen: which candidates are in the set.
         summary: maps the rewards of all samples to a number, if not by their mean.
     """
-    rewards = jax.vmap(reward_fn, in_axes=(0, None))(check_finite("outcomes", outcomes), chosen)
+    outcomes = _check_outcomes(outcomes)
+    chosen = check_mask("chosen", chosen, outcomes.shape[1])
+    rewards = jax.vmap(reward_fn, in_axes=(0, None))(outcomes, chosen)
     return summary(check_finite("reward_fn(outcomes, chosen)", rewards))
 
 
@@ -112,9 +123,7 @@ def choose_set(
         summary: maps the rewards of all samples to a number, if not by their mean: `functools.partial(jnp.quantile,
             q=0.1)` is the reward that a set exceeds in nine samples of ten.
     """
-    if outcomes.ndim != 2 or outcomes.size == 0:
-        raise ValueError(f"`outcomes` must have shape (samples, candidates) and not be empty; got {outcomes.shape}.")
-    outcomes = check_finite("outcomes", outcomes)
+    outcomes = _check_outcomes(outcomes)
     num_candidates = outcomes.shape[1]
     free = check_available("size", size, num_candidates, available)
     if (shape := jax.eval_shape(reward_fn, outcomes[0], free).shape) != ():

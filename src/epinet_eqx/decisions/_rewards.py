@@ -8,7 +8,7 @@ import jax.random as jr
 import jax.scipy.special as jsp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
-from .._checks import Scalar, check_finite, check_scalar, is_traced, num_examples, require
+from .._checks import Scalar, as_real_array, check_finite, check_key, check_scalar, is_traced, num_examples, require
 from .._draws import Draws
 from .._enn import AbstractENN
 from .._keys import named_keys
@@ -33,10 +33,14 @@ def check_distribution(name: str, probs: Float[Array, "..."]) -> Float[Array, ".
     return require(probs, wrong, f"`{name}` must add up to one{found}.")
 
 
-def check_actions(name: str, values: Float[Array, "..."]) -> None:
-    """Raise unless the leading axis of `values` holds at least one action."""
+def check_actions(name: str, values: Float[Array, "actions ..."]) -> Float[Array, "actions ..."]:
+    """Return `values` as floating-point numbers, whose leading axis must hold at least one action."""
+    values = as_real_array(name, values)
+    if not jnp.issubdtype(values.dtype, jnp.floating):
+        values = values.astype(float)
     if values.ndim == 0 or values.shape[0] == 0:
         raise ValueError(f"`{name}` must hold at least one action along its first axis; got shape {values.shape}.")
+    return values
 
 
 _CHUNK = 64
@@ -51,7 +55,8 @@ def expected_rewards(
         rewards: $r(a, y_{1:\tau})$; the first axis is the action, then one axis per label.
         joint_probs: the joint distribution of the labels, one axis per label: `jnp.exp` of `predict.joint_log_probs`.
     """
-    check_actions("rewards", rewards)
+    rewards = check_actions("rewards", rewards)
+    joint_probs = as_real_array("joint_probs", joint_probs)
     if joint_probs.shape != rewards.shape[1:]:
         raise ValueError(
             f"`joint_probs` must have the shape of `rewards` without its first axis, {rewards.shape[1:]}; "
@@ -108,6 +113,14 @@ def expected_rewards_from_samples(
     return check_finite("reward_fn(labels)", summed / num_samples)
 
 
+def _as_vector(expected: Float[Array, " actions"]) -> Float[Array, " actions"]:
+    """Return expected rewards as floating-point numbers, one for each action."""
+    expected = check_actions("expected", expected)
+    if expected.ndim != 1:
+        raise ValueError(f"`expected` must hold one number per action; got shape {expected.shape}.")
+    return expected
+
+
 def best_actions(expected: Float[Array, " actions"], *, tolerance: float = 1e-5) -> Bool[Array, " actions"]:
     """Return which actions have the largest expected reward.
 
@@ -115,21 +128,23 @@ def best_actions(expected: Float[Array, " actions"], *, tolerance: float = 1e-5)
         expected: expected reward of each action.
         tolerance: differences up to this count as ties, so that rounding does not break them.
     """
-    check_actions("expected", expected)
+    expected = check_finite("expected", _as_vector(expected))
     if not tolerance >= 0:
         raise ValueError(f"`tolerance` must be at least 0; got {tolerance}.")
-    expected = check_finite("expected", expected)
     return expected >= jnp.max(expected) - tolerance
 
 
 def choice_probs(expected: Float[Array, " actions"], *, tolerance: float = 1e-5) -> Float[Array, " actions"]:
     """Return the probability of each action under the uniform choice among the best ones, as in Theorem 1."""
+    expected = _as_vector(expected)
     best = best_actions(expected, tolerance=tolerance).astype(expected.dtype)
     return best / jnp.sum(best)
 
 
 def choose_action(expected: Float[Array, " actions"], *, tolerance: float = 1e-5, key: PRNGKeyArray) -> Int[Array, ""]:
     """Draw one action uniformly from the best ones."""
+    check_key("key", key)
+    expected = _as_vector(expected)
     best = best_actions(expected, tolerance=tolerance)
     return jr.categorical(key, jnp.where(best, jnp.zeros_like(expected), -jnp.inf))
 
@@ -145,6 +160,8 @@ def joint_kl(joint_probs: Float[Array, "..."], predicted_probs: Float[Array, "..
         joint_probs: the true distribution $P_{1:\tau}$, of any shape.
         predicted_probs: the prediction $\hat P_{1:\tau}$, of the same shape.
     """
+    joint_probs = as_real_array("joint_probs", joint_probs)
+    predicted_probs = as_real_array("predicted_probs", predicted_probs)
     if joint_probs.shape != predicted_probs.shape:
         raise ValueError(
             f"`predicted_probs` must have the shape of `joint_probs`, {joint_probs.shape}; got {predicted_probs.shape}."

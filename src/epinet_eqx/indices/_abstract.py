@@ -128,6 +128,14 @@ class TupleIndex(AbstractIndex):
     index: AbstractIndex
     length: int = eqx.field(static=True)
 
+    def __init__(self, index: AbstractIndex, length: int):
+        """Initialize with one of the indices, and how many there are."""
+        if not isinstance(index, AbstractIndex):
+            raise ValueError(f"`index` must be a reference distribution; got {type(index).__name__}.")
+        check_positive("length", length)
+        self.index = index
+        self.length = length
+
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of all of them."""

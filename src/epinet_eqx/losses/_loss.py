@@ -30,6 +30,14 @@ class AbstractLoss(eqx.Module):
     bootstrap: eqx.AbstractVar[AbstractBootstrap | None]
     noise_key: eqx.AbstractVar[PRNGKeyArray | None]
 
+    def __check_init__(self):
+        """Raise unless the bootstrap is one."""
+        if not isinstance(self.bootstrap, AbstractBootstrap | None):
+            raise ValueError(
+                f"`bootstrap` must be one, such as `BernoulliBootstrap(0.5, key=key)`; got "
+                f"{type(self.bootstrap).__name__}."
+            )
+
     @abc.abstractmethod
     def data_loss(
         self, output: Float[Array, " classes"], y: Shaped[Array, "..."], score: Float[Array, " classes"]
@@ -103,6 +111,8 @@ class LogLoss(AbstractLoss):
             bootstrap: weights of the examples.
             penalty: another penalty in place of the sum of squares.
         """
+        if not isinstance(likelihood, AbstractLikelihood):
+            raise ValueError(f"`likelihood` must be one, such as `Categorical()`; got {type(likelihood).__name__}.")
         self.likelihood = likelihood
         self.penalty = choose_penalty(l2, penalty)
         self.bootstrap = bootstrap

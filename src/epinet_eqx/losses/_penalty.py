@@ -44,6 +44,8 @@ class L2(AbstractPenalty):
 
 def choose_penalty(l2: Scalar, penalty: AbstractPenalty | None) -> AbstractPenalty:
     """Return `penalty`, or `L2(l2)` if it is not given."""
+    if penalty is not None and not isinstance(penalty, AbstractPenalty):
+        raise ValueError(f"`penalty` must be one, such as `L2(0.1)`; got {type(penalty).__name__}.")
     if penalty is None:
         return L2(l2)
     if not (isinstance(l2, float | int) and l2 == 0):

@@ -13,7 +13,7 @@ def _check(
     log_probs: Float[ArrayLike, "..."], y: Shaped[ArrayLike, "..."]
 ) -> tuple[Float[Array, "batch classes"], Int[Array, " batch"]]:
     """Return normalized log-probabilities and labels within their classes."""
-    rows, labels = jnp.asarray(log_probs), as_real_array("y", y)
+    rows, labels = as_real_array("log_probs", log_probs), as_real_array("y", y)
     if rows.ndim != 2 or rows.size == 0 or not jnp.issubdtype(rows.dtype, jnp.floating):
         raise ValueError(
             f"`log_probs` must hold one row of log-probabilities per example; got shape {rows.shape} of {rows.dtype}."

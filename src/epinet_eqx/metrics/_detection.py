@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike, Shaped
 
-from .._checks import is_traced
+from .._checks import is_traced, refuse_mask
 
 _Scores = Shaped[np.ndarray, "..."]
 
@@ -17,6 +17,7 @@ def _check(scores_in: Shaped[ArrayLike, "..."], scores_out: Shaped[ArrayLike, ".
     for name, scores in (("scores_in", scores_in), ("scores_out", scores_out)):
         if is_traced(scores):
             raise ValueError(f"`{name}` must be known numbers, since they are ranked on the host; got a traced array.")
+        refuse_mask(name, scores)
         scores = np.asarray(scores)
         if scores.ndim != 1 or scores.size == 0 or not jnp.issubdtype(scores.dtype, jnp.floating):
             raise ValueError(

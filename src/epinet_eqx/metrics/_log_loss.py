@@ -11,7 +11,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree, Shaped
 
 from .._checks import check_positive, check_scalar, check_sizes
 from .._counts import average_cases, dyadic_cases
-from .._draws import Draws
+from .._draws import Draws, check_draws
 from .._enn import AbstractENN
 from .._keys import named_keys
 from .._likelihoods import CATEGORICAL, AbstractLikelihood
@@ -147,6 +147,7 @@ def loss_grid(
     if values.ndim != 1 or values.size == 0:
         raise ValueError(f"`temperatures` must be a vector of at least one temperature; got shape {values.shape}.")
     check_scalar("temperatures", jnp.min(values), minimum=1e-6)
+    draws = check_draws(enn, draws)
     used = (draws.num_samples,) if sample_counts is None else sample_counts
     if used != (draws.num_samples,):
         _check_curve(draws, used)

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike, Float, Int, PyTree, Shaped
 
+from .._checks import refuse_mask
 from .._draws import Draws
 from .._enn import AbstractENN
 from .._likelihoods import CATEGORICAL, AbstractLikelihood
@@ -49,13 +50,19 @@ def near_pairs(features: Float[ArrayLike, "batch features"]) -> Int[np.ndarray, 
     Args:
         features: one row per input; standardize them if their scales differ.
     """
-    values = np.asarray(features, np.float64)
+    refuse_mask("features", features)
+    values = np.asarray(features)
+    if not any(jnp.issubdtype(values.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
+        raise ValueError(f"`features` must hold real numbers; got {values.dtype}.")
+    values = values.astype(np.float64)
     if values.ndim != 2 or values.shape[0] < 2:
         raise ValueError(f"`features` must be a matrix with a row for each of at least 2 inputs; got {values.shape}.")
     if wrong := int(np.sum(~np.isfinite(values))):
         raise ValueError(f"`features` must be finite; got {wrong} non-finite of {values.size} values.")
     # A large common offset would cancel in the differences of squares below.
     values = values - values.mean(axis=0)
+    # By a power of two, which rounds nothing; squares of numbers near the largest would overflow.
+    values = np.ldexp(values, -int(np.frexp(np.max(np.abs(values)))[1]))
     squares = np.sum(np.square(values), axis=1)
     nearest = np.empty(len(values), dtype=int)
     for start in range(0, len(values), _BLOCK):

@@ -300,7 +300,7 @@ def calibrate(
     """
     check_positive("tau", tau)
     check_positive("batch_size", batch_size)
-    penalty = check_scalar("l2", jnp.asarray(l2, dtype=float), minimum=0.0)
+    penalty = check_scalar("l2", l2, minimum=0.0)
     candidates = check_length_scales(length_scales)
     examples = check_examples(enn, "x", x)
     raw, standardized = _outputs(enn, examples.x, examples.length, batch_size)

@@ -67,7 +67,7 @@ def logits_log_losses(
         tau: number of labels that are predicted jointly.
     """
     check_positive("tau", tau)
-    outputs: Array = check_finite("logits", jnp.asarray(logits))
+    outputs: Array = check_finite("logits", as_real_array("logits", logits))
     shares = check_alpha(alpha)
     if outputs.ndim != 2 or outputs.shape[1] < 2 or outputs.shape[0] == 0 or outputs.shape[0] % 2:
         raise ValueError(

@@ -13,7 +13,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from .._checks import check_finite, check_positive, is_traced, refuse_nan, require
+from .._checks import as_real_array, check_finite, check_positive, is_traced, refuse_nan, require
 
 MIN_ALPHA = 1e-3
 """The smallest `alpha` that is accepted: below it every quantity is its limit at 0, to rounding."""
@@ -164,15 +164,18 @@ def joint_log_prob(
         counts: how many labels of each class there are at each input; known values, since they set the size of sums.
         alpha: the share of uncertainty that is aleatoric, in [0.001, 1], one for all inputs or one for each.
     """
-    logits, counts, alpha = jnp.asarray(logits), jnp.asarray(counts), check_alpha(alpha)
+    logits, alpha = as_real_array("logits", logits), check_alpha(alpha)
+    if is_traced(counts):
+        raise ValueError("`counts` must be known when the program is compiled; use `counts_log_prob` inside of one.")
+    counts = as_real_array("counts", counts)
     if logits.ndim != 2 or logits.shape != counts.shape:
         raise ValueError(
             f"`counts` must have the shape (anchors, classes) of `logits`, {logits.shape}; got {counts.shape}."
         )
     if alpha.ndim and alpha.shape != logits.shape[:1]:
         raise ValueError(f"`alpha` must be a number or one per anchor, {logits.shape[0]}; got shape {alpha.shape}.")
-    if is_traced(counts):
-        raise ValueError("`counts` must be known when the program is compiled; use `counts_log_prob` inside of one.")
+    if not jnp.issubdtype(counts.dtype, jnp.integer):
+        raise ValueError(f"`counts` must hold integers; got {counts.dtype}.")
     known = np.asarray(counts)
     if known.size and known.min() < 0:
         raise ValueError(f"`counts` must not be negative; got {known.min()}.")

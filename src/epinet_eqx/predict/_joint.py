@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PyTree, Shaped
 
+from .._checks import as_real_array
 from .._counts import count_log_probs
 from .._draws import Draws, LogSum, check_draws, check_result, outputs_at
 from .._enn import AbstractENN
@@ -173,7 +174,7 @@ def conditional_log_probs(
     draws = check_draws(enn, draws)
     examples = check_examples(enn, "x", x)
     y = check_targets(CATEGORICAL, y, examples)
-    new = check_examples(enn, "x_new", jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], x_new))
+    new = check_examples(enn, "x_new", jax.tree.map(lambda leaf: as_real_array("x_new", leaf)[None], x_new))
     x_new = jax.tree.map(lambda leaf: leaf[0], new.x)
     result = _conditional_log_probs(enn, examples.x, y, x_new, examples.num_outputs, draws)
     return check_result("conditional log-probabilities", result, draws)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, PyTree, Shaped
 
-from .._checks import refuse_nan
+from .._checks import as_real_array, is_traced, refuse_nan
 from .._draws import Draws, LogSum, check_draws, check_result, choose_batch_size, map_batches, outputs_at
 from .._enn import AbstractENN
 from .._examples import Examples, check_examples
@@ -127,7 +127,11 @@ def entropy(log_probs: Float[Array, "*batch classes"]) -> Float[Array, "*batch"]
 
     A class of probability zero contributes nothing, also where its logarithm is minus infinity.
     """
-    refuse_nan("log_probs", log_probs)
+    if not is_traced(log_probs):
+        log_probs = as_real_array("log_probs", log_probs)
+        if log_probs.ndim == 0:
+            raise ValueError("`log_probs` must have an axis of classes; got one number.")
+        refuse_nan("log_probs", log_probs)
     probs = jnp.exp(log_probs)
     finite = jnp.where(probs > 0, log_probs, jnp.zeros_like(log_probs))
     return -jnp.sum(probs * finite, axis=-1)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .._checks import Scalar, check_finite, check_labels, check_positive
+from .._checks import Scalar, as_real_array, check_finite, check_labels, check_positive
 from .._keys import named_keys
 from .._xla import jit_for_one_run
 from ..losses import Batch
@@ -40,7 +40,8 @@ class JointBatches(eqx.Module):
             input_dim: the input dimension that `x` must have.
             num_classes: the number of classes.
         """
-        x, y, log_likelihoods = jnp.asarray(x, dtype=float), jnp.asarray(y), jnp.asarray(log_likelihoods, dtype=float)
+        x, y = as_real_array("test_x", x).astype(float), as_real_array("test_y", y)
+        log_likelihoods = as_real_array("test_log_likelihoods", log_likelihoods).astype(float)
         if x.ndim != 3 or x.shape[2] != input_dim or 0 in x.shape:
             raise ValueError(f"`test_x` must have shape (batches, tau, {input_dim}); got {x.shape}.")
         if y.shape != x.shape[:2] or not jnp.issubdtype(y.dtype, jnp.integer):
@@ -49,7 +50,7 @@ class JointBatches(eqx.Module):
             found = log_likelihoods.shape
             raise ValueError(f"`test_log_likelihoods` must have one entry per batch, {x.shape[0]}; got shape {found}.")
         self.x = check_finite("test_x", x)
-        self.y = check_labels("test_y", y.astype(jnp.int32), num_classes)
+        self.y = check_labels("test_y", y, num_classes).astype(jnp.int32)
         self.log_likelihoods = check_finite("test_log_likelihoods", log_likelihoods)
 
     @property
@@ -189,14 +190,14 @@ class Problem(eqx.Module):
             num_classes: the number of classes.
         """
         check_positive("num_classes", num_classes)
-        x, y = jnp.asarray(x, dtype=float), jnp.asarray(y)
+        x, y = as_real_array("x", x).astype(float), as_real_array("y", y)
         if x.ndim != 2 or 0 in x.shape:
             raise ValueError(f"`x` must have shape (examples, input_dim); got {x.shape}.")
         if y.shape != x.shape[:1] or not jnp.issubdtype(y.dtype, jnp.integer):
             raise ValueError(f"`y` must hold integers of shape {x.shape[:1]}; got shape {y.shape} of {y.dtype}.")
         if not (temperature > 0 and math.isfinite(temperature)):
             raise ValueError(f"`temperature` must be positive and finite; got {temperature}.")
-        data = Batch.of(check_finite("x", x), check_labels("y", y.astype(jnp.int32), num_classes))
+        data = Batch.of(check_finite("x", x), check_labels("y", y, num_classes).astype(jnp.int32))
         num_train, rho = jnp.asarray(x.shape[0], dtype=jnp.int32), jnp.asarray(temperature, dtype=float)
         problem = cls(data, PriorKnowledge(x.shape[1], num_classes, num_train, rho), None, ())
         return problem.with_tests(test_x, test_y, test_log_likelihoods)

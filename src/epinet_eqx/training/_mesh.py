@@ -90,6 +90,11 @@ def spread(tree: PyTree, mesh: Mesh) -> PyTree[Array]:
     return jax.tree.map(lambda leaf: jax.make_array_from_process_local_data(sharding, np.asarray(leaf)), tree)
 
 
+def _on_host(leaf: Any) -> np.ndarray:
+    """Return a leaf as an array of NumPy; a masked one keeps its mask, to be refused."""
+    return leaf if isinstance(leaf, np.ndarray) else np.asarray(leaf)
+
+
 def as_parts(batch: Any) -> dict[str, Any]:
     """Return `x`, `y` and `i` of a `Batch`, or of a dictionary with these names."""
     if isinstance(batch, Batch):
@@ -97,7 +102,7 @@ def as_parts(batch: Any) -> dict[str, Any]:
     if isinstance(batch, Mapping) and {"x", "y", "i"} <= batch.keys():
         parts = {name: batch[name] for name in ("x", "y", "i")}
         parts = {
-            name: jax.tree.map(lambda leaf, name=name: check_width(name, np.asarray(leaf)), part)
+            name: jax.tree.map(lambda leaf, name=name: check_width(name, _on_host(leaf)), part)
             for name, part in parts.items()
         }
         if not np.issubdtype(parts["i"].dtype, np.integer):

@@ -191,7 +191,7 @@ def count_outputs(model: PyTree, x: PyTree[Array], *, stacked: bool) -> int:
 
     try:
         return eqx.filter_eval_shape(outputs, model, x).shape[0]
-    except (IndexError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise_wrong_input("x", "model", x, error)
 
 
