@@ -6,10 +6,14 @@ import pathlib
 import sys
 import zipfile
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
+import safetensors.numpy
 
-from epinet_eqx import _files
+from epinet_eqx import _files, data, save, training
+
+resource = pytest.importorskip("resource") if sys.platform == "linux" else None
 
 
 def test_an_atomic_file_is_new_or_untouched(tmp_path):
@@ -34,6 +38,40 @@ def test_an_atomic_folder_is_whole_or_absent(tmp_path):
     with _files.atomic_folder(path) as temporary:
         (temporary / "a").write_text("whole")
     assert (path / "a").read_text() == "whole" and os.listdir(tmp_path) == ["x"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
+@pytest.mark.parametrize("writer", ["save", "bank", "convert", "jsonl", "csv"])
+def test_a_full_disk_gets_a_sentence_and_leaves_what_was_there(writer, tmp_path):
+    path, rows = tmp_path / "x", {"logits": np.ones((9000, 3)), "y": np.arange(9000) % 3}
+    np.savez(tmp_path / "rows.npz", features=rows["logits"], logits=rows["logits"], labels=rows["y"])
+    names = {"jsonl": training.JsonlMetrics, "csv": training.CsvMetrics}
+    if writer in names:
+        metrics = names[writer](path)
+        metrics.start(0)
+
+    def write():
+        if writer == "save":
+            save(path, {"a": jnp.ones(9000)})
+        elif writer == "bank":
+            data.import_features({"train": tmp_path / "rows.npz"}, tmp_path / "bank")
+        elif writer == "convert":
+            with _files.atomic_file(path) as temporary:
+                safetensors.numpy.save_file(rows, temporary)
+        else:
+            for step in range(9000):
+                metrics.log(step, {"loss": 0.5})
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="could not be written"):
+            write()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    if writer in names:
+        metrics.close()
+    assert not [left.name for left in tmp_path.rglob(".*")]
 
 
 def test_what_a_killed_writer_left_is_deleted_a_day_later(tmp_path):

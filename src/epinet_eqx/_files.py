@@ -1,6 +1,7 @@
 """Atomic writes, checksums, and JSON and npz files that are read without running anything in them."""
 
 import contextlib
+import errno
 import glob
 import hashlib
 import json
@@ -22,6 +23,7 @@ StrPath: TypeAlias = str | os.PathLike[str]
 """A path of the file system."""
 
 _BLOCK_BYTES = 2**19
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Nobody is still writing what has not changed for a day.
 _ABANDONED_SECONDS = 24 * 3600
 _ROW_WORDS = 512
@@ -71,8 +73,13 @@ def atomic_file(path: pathlib.Path) -> Iterator[pathlib.Path]:
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         _delete(temporary)
+        # The writer of safetensors names neither the file nor a type of its own for a full disk.
+        if isinstance(error, safetensors.SafetensorError) or getattr(error, "errno", None) in _NO_SPACE:
+            raise OSError(
+                f"{os.fspath(path)!r} could not be written; what was there before is unchanged. {error}"
+            ) from error
         raise
 
 

@@ -135,6 +135,8 @@ def save(path: StrPath, model: Any, config: Mapping[str, Any] | None = None) -> 
         raise ValueError(f"`config` must hold JSON values only; {error}.") from None
     arrays = {name: _saved_form(name, leaf) for name, leaf in _named_arrays(model).items()}
     path = pathlib.Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"`path` must name a file; {os.fspath(path)!r} is a folder.")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"`path` must lie in an existing folder; got {os.fspath(path)!r}.")
     metadata = {"format": _FORMAT, "version": __version__, "config": text}

@@ -1,6 +1,7 @@
 """Callbacks that receive the metrics of training."""
 
 import abc
+import contextlib
 import csv
 import importlib
 import io
@@ -8,10 +9,10 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from .._files import StrPath
+from .._files import StrPath, atomic_file
 
 # How each line of metrics begins.
 _START = '{"step": '
@@ -78,6 +79,15 @@ def _require(package: str, user: str) -> Any:
         raise ImportError(f"`{user}` needs the package {package}: pip install {package}.") from error
 
 
+@contextlib.contextmanager
+def _naming(path: pathlib.Path) -> Iterator[None]:
+    """Name the file in an error of writing to it, such as that of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(f"Metrics could not be written to {str(path)!r}; {error}.") from error
+
+
 def _lines_until(path: pathlib.Path, step: int) -> list[str]:
     """Return the complete lines of a file up to `step`; raise if they are not all metrics, or it would be lost."""
     kept = []
@@ -134,16 +144,17 @@ class AbstractMetricsFile(AbstractCallback):
         self.close()
         self._path.parent.mkdir(parents=True, exist_ok=True)
         # The new file replaces the old one in one move, so a kill in between loses nothing.
-        new = self._path.with_name(f".{self._path.name}.new")
-        new.write_text(self._kept(step), newline="")
-        new.replace(self._path)
+        with atomic_file(self._path) as new:
+            new.write_text(self._kept(step), newline="")
         self._file = self._path.open("a", newline="")
 
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
-            self._file.close()
-            self._file = None
+            file, self._file = self._file, None
+            # What a full disk refused is still in its buffer, and was told when it was refused.
+            with contextlib.suppress(OSError):
+                file.close()
 
 
 class JsonlMetrics(AbstractMetricsFile):
@@ -159,8 +170,9 @@ class JsonlMetrics(AbstractMetricsFile):
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write one line, at once."""
         values = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
-        self._file.write(json.dumps({"step": step, **values}) + "\n")
-        self._file.flush()
+        with _naming(self._path):
+            self._file.write(json.dumps({"step": step, **values}) + "\n")
+            self._file.flush()
 
 
 class CsvMetrics(AbstractMetricsFile):
@@ -178,8 +190,9 @@ class CsvMetrics(AbstractMetricsFile):
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write one row per metric, at once."""
-        csv.writer(self._file).writerows([step, name, value] for name, value in metrics.items())
-        self._file.flush()
+        with _naming(self._path):
+            csv.writer(self._file).writerows([step, name, value] for name, value in metrics.items())
+            self._file.flush()
 
 
 class TensorBoard(AbstractCallback):
