@@ -9,7 +9,6 @@ import os
 import pathlib
 import secrets
 import shutil
-import time
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
@@ -54,12 +53,17 @@ def _delete(path: pathlib.Path) -> None:
 
 
 def _temporary_name(path: pathlib.Path) -> pathlib.Path:
-    """Return an unused hidden name beside `path`; delete what a killed process left under such names long ago."""
+    """Return an unused hidden name beside `path`."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+
+
+def _forget_killed(path: pathlib.Path, temporary: pathlib.Path) -> None:
+    """Delete what killed processes left beside `path`, long before `temporary` was made: by the clock of the disk."""
+    now = temporary.stat().st_mtime
     for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 12}"):
         with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
+            if now - left.stat().st_mtime > _ABANDONED_SECONDS:
                 _delete(left)
-    return path.with_name(f".{path.name}.{secrets.token_hex(6)}")
 
 
 @contextlib.contextmanager
@@ -69,6 +73,7 @@ def atomic_file(path: pathlib.Path) -> Iterator[pathlib.Path]:
     # Exclusive creation with the user's umask; `mkstemp` would make a file that nobody else may read.
     temporary.touch(exist_ok=False)
     try:
+        _forget_killed(path, temporary)
         yield temporary
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
@@ -89,6 +94,7 @@ def atomic_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
     temporary = _temporary_name(path)
     temporary.mkdir()
     try:
+        _forget_killed(path, temporary)
         yield temporary
         os.rename(temporary, path)
     except BaseException:
