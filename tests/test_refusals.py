@@ -319,7 +319,7 @@ REFUSED = {
     ),
     "action values of NaN": (
         lambda: bandits.action_values(REWARDS),
-        "`rewards` must not hold NaN; got 1 of 4 values.",
+        "`rewards` must be finite; got 1 non-finite of 4 values.",
     ),
     "set of NaN": (
         lambda: decisions.choose_set(decisions.any_success, REWARDS, 1),
