@@ -282,7 +282,7 @@ def test_bad_pools_are_named(table, getkey, as_user):
         ValueError, match="`batch_size` must be at most the number of inputs that are available, 1; got 2"
     ):
         acquire(scores, 2, available=jnp.array([False, True, False]))
-    with pytest.raises(ValueError, match="`available` must have one entry per input, 3"):
+    with pytest.raises(ValueError, match="`available` must hold one boolean per candidate, 3"):
         acquire(scores, 2, available=jnp.ones(2, bool))
     with pytest.raises(ValueError, match="`scores` must be finite"):
         acquire(jnp.array([0.0, jnp.nan]), 1)
