@@ -123,7 +123,7 @@ REFUSED = {
     ),
     "learner, two rewards": (
         lambda: LEARNER.observe(np.ones(3), np.ones(2)),
-        "`reward` must be one number; got shape (2,).",
+        "`reward` must have shape (); got (2,).",
     ),
     "large rewards": (
         lambda: decisions.best_actions(LARGE[0]),

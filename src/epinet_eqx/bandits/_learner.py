@@ -8,7 +8,16 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from .._checks import Scalar, any_traced, as_real_array, check_finite, check_key, check_positive, num_examples
+from .._checks import (
+    Scalar,
+    any_traced,
+    as_real_array,
+    check_finite,
+    check_key,
+    check_positive,
+    check_shape,
+    num_examples,
+)
 from .._keys import named_keys
 from .._xla import jit_unoptimized
 from ._agent import AbstractBanditAgent
@@ -95,6 +104,7 @@ class OnlineLearner(eqx.Module):
             reward: what it earned.
         """
         reward = jnp.asarray(reward, dtype=float)
+        check_shape("reward", reward, ())
         if any_traced((self, x, reward)):
             return _observe(self, x, reward)
         return _observe_compiled(self, _as_features("x", x), self.agent.check_rewards(reward))
