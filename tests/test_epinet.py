@@ -296,6 +296,13 @@ def test_shapes_are_checked_when_the_enn_runs(getkey, as_user):
     mismatched = Epinet(wide, MLPEpinet(3, 5, 4, key=getkey()), (), GaussianIndex(5))
     with pytest.raises(ValueError, match="`learnable` must have as many outputs as `base`, 3; got 4"):
         mismatched(jnp.zeros(3), jnp.zeros(5))
+    # Without an example the prior is checked here, under the name that the caller of `attach` knows, too.
+    prior = mlp_prior(3, 5, 2, key=getkey())
+    network = MLP(3, 3, (8,), key=getkey())
+    attached = epi.attach(network, out_size=3, index_dim=5, priors=(prior,), key=getkey())
+    named = r"`priors\[1\]` \(`priors\[0\]` of `attach`, whose own prior is the first\) must have as many outputs"
+    with pytest.raises(ValueError, match=named):
+        attached(jnp.zeros(3), jnp.zeros(5))
 
 
 def test_parts_must_share_the_index(getkey, as_user):

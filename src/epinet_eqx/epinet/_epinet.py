@@ -85,12 +85,20 @@ class Epinet(AbstractENN):
         return eqx.tree_at(lambda enn: enn.priors, self, priors)
 
 
+def _term_name(number: int) -> str:
+    """Return the name of a term, and what `attach` calls it: its own prior comes before those that it is given."""
+    if number == 0:
+        return "`learnable`"
+    given = f" (`priors[{number - 2}]` of `attach`, whose own prior is the first)" if number > 1 else ""
+    return f"`priors[{number - 1}]`{given}"
+
+
 def _add(base: Float[Array, "... classes"], contributions: list[Float[Array, "... classes"]]) -> Array:
     """Return the base output plus the contributions, which must have as many outputs."""
-    names = ("learnable", *(f"priors[{number}]" for number in range(len(contributions) - 1)))
-    for name, contribution in zip(names, contributions, strict=True):
+    for number, contribution in enumerate(contributions):
         if contribution.shape[-1] != base.shape[-1]:
             raise ValueError(
-                f"`{name}` must have as many outputs as `base`, {base.shape[-1]}; got {contribution.shape[-1]}."
+                f"{_term_name(number)} must have as many outputs as `base`, {base.shape[-1]}; "
+                f"got {contribution.shape[-1]}."
             )
     return base + sum(contributions[1:], start=contributions[0])
