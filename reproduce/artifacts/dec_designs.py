@@ -1,0 +1,139 @@
+"""Beyond the paper: how near Thompson sampling gets to the maximum of a function, with few evaluations."""
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..artifact import Artifact, Tolerance
+from ..claims import Choice, Claim, Difference, at_most
+from ..configs.decisions import Designs
+from ..stats import LARGEST, SEEDS, Paired, Rows, mean_over, where
+from ..style import AGENTS, INK, MUTED, Look
+
+_BOTH = Paired(strata=("surface",))
+
+
+def found(agent: str, surface: str = "") -> Choice:
+    """Return how far the best designs of an agent are below the maximum at the end, in one function or in all."""
+    return lambda rows: where(
+        rows, agent=agent, evaluations=LARGEST, surface=lambda name: not surface or name == surface
+    )
+
+
+ARTIFACT = Artifact(
+    title="Designs that epinets, ensembles and an exact Gaussian process find",
+    session="decisions",
+    order=6,
+    tiers={
+        "smoke": Designs(
+            surfaces=("branin",),
+            agents=("epinet", "gp", "chance"),
+            num_runs=2,
+            num_evaluations=4,
+            num_candidates=8,
+            num_updates=2,
+            num_points=3,
+        ),
+        "laptop": Designs(num_runs=20, num_evaluations=50, num_candidates=300),
+        "paper": Designs(),
+    },
+    seed=206,
+    run="designs:run",
+    groups="groups",
+    tolerances={"gap": Tolerance(absolute=0.3, relative=0.3)},
+    minutes={"smoke": 1, "laptop": 3, "paper": 60},
+    data="Branin's and Hartmann's functions",
+    exact=True,
+    caption=(
+        "How far the best design so far is below the maximum, in standard deviations of the function over its box; "
+        "means over runs, with standard errors."
+    ),
+    claims=(
+        Claim(
+            "dec_designs-branin-chance",
+            "In two dimensions, Thompson sampling by an epinet finds better designs than chance.",
+            "distance to the maximum of Branin's function, epinet minus chance",
+            Difference("gap", found("epinet", "branin"), found("chance", "branin"), SEEDS),
+            at_most(0),
+        ),
+        Claim(
+            "dec_designs-hartmann-chance",
+            "In six dimensions, Thompson sampling by an epinet finds better designs than chance.",
+            "distance to the maximum of Hartmann's function, epinet minus chance",
+            Difference("gap", found("epinet", "hartmann"), found("chance", "hartmann"), SEEDS),
+            at_most(0),
+        ),
+        Claim(
+            "dec_designs-branin-gp",
+            "In two dimensions, an epinet finds designs at least as good as those of an exact Gaussian process.",
+            "distance to the maximum of Branin's function, epinet minus Gaussian process",
+            Difference("gap", found("epinet", "branin"), found("gp", "branin"), SEEDS),
+            at_most(0),
+        ),
+        Claim(
+            "dec_designs-hartmann-gp",
+            "In six dimensions, an epinet finds designs at least as good as those of an exact Gaussian process.",
+            "distance to the maximum of Hartmann's function, epinet minus Gaussian process",
+            Difference("gap", found("epinet", "hartmann"), found("gp", "hartmann"), SEEDS),
+            at_most(0),
+        ),
+        Claim(
+            "dec_designs-apart",
+            "One index for all candidates finds better designs than an index for each of them.",
+            "distance to the maximum by an epinet, one index minus many, mean of both functions",
+            Difference("gap", found("epinet"), found("apart"), _BOTH),
+            at_most(0),
+        ),
+        Claim(
+            "dec_designs-ensemble-plus",
+            "An epinet finds designs at least as good as those of an ensemble with prior functions.",
+            "distance to the maximum, epinet minus ensemble+, mean of both functions",
+            Difference("gap", found("epinet"), found("ensemble+"), _BOTH),
+            at_most(0),
+        ),
+    ),
+)
+
+
+_LOOKS = {
+    "epinet": AGENTS["epinet"],
+    "apart": Look(color=AGENTS["epinet"].color, marker="x", linestyle=":", label="epinet, an index per candidate"),
+    "ensemble+": AGENTS["ensemble+"],
+    "gp": Look(color=INK, marker="s", linestyle="-.", label="exact Gaussian process"),
+    "chance": Look(color=MUTED, marker="D", linestyle="--", label="chance"),
+}
+_TITLES = {"branin": "Branin, 2 dimensions", "hartmann": "Hartmann, 6 dimensions"}
+
+
+def _draw_curve(ax: Axes, rows: Rows, look: Look, shift: int) -> None:
+    """Draw the mean over runs of one agent, with error bars at some points."""
+    steps = sorted({row["evaluations"] for row in rows})
+    points = [mean_over([row["gap"] for row in rows if row["evaluations"] == step]) for step in steps]
+    every = max(1, len(steps) // 4)
+    ax.errorbar(
+        steps,
+        [mean for mean, _ in points],
+        yerr=[error for _, error in points],
+        errorevery=(shift % every, every),
+        markevery=(shift % every, every),
+        capsize=2,
+        **look.line(markersize=4, linewidth=1.2),
+    )
+
+
+def draw(rows: Rows) -> Figure:
+    """Draw one panel per function."""
+    names = [name for name in _TITLES if any(row["surface"] == name for row in rows)]
+    figure = Figure(figsize=(6.75, 3.0))
+    axes = figure.subplots(1, len(names), squeeze=False)[0]
+    for ax, name in zip(axes, names, strict=True):
+        for shift, (agent, look) in enumerate(_LOOKS.items()):
+            own = [row for row in rows if row["surface"] == name and row["agent"] == agent]
+            if own:
+                _draw_curve(ax, own, look, shift)
+        ax.set_yscale("log")
+        ax.set_title(_TITLES[name], fontsize=8)
+        ax.set_xlabel("evaluations")
+    axes[0].set_ylabel("below the maximum")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=3, fontsize=7)
+    return figure
