@@ -60,7 +60,7 @@ _HARTMANN_HEIGHTS = (1.0, 1.2, 3.0, 3.2)
 
 def hartmann(u: Float[Array, "6"]) -> Float[Array, ""]:
     """Return Hartmann's function of six inputs upside down, on the unit cube: four hills."""
-    distances = jnp.sum(jnp.asarray(_HARTMANN_WIDTHS) * (u - jnp.asarray(_HARTMANN_CENTERS)) ** 2, axis=1)
+    distances = jnp.sum(jnp.asarray(_HARTMANN_WIDTHS) * (u[None, :] - jnp.asarray(_HARTMANN_CENTERS)) ** 2, axis=1)
     return jnp.sum(jnp.asarray(_HARTMANN_HEIGHTS) * jnp.exp(-distances))
 
 
