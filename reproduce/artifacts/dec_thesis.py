@@ -121,10 +121,10 @@ ARTIFACT = Artifact(
     data="problems of the Neural Testbed, and bandits with their true models",
     exact=True,
     caption=(
-        "Each mark is an agent; small print is its number of particles, the scale of its prior, or its rate of "
-        "dropout. A column is a temperature of the labels. Right, mean rank correlations, with the interval of "
-        "nearly all resamples. Where nearly every action is the best, uniform choice has hardly any regret, and who "
-        "settles for another one has many times as much."
+        "Each mark is an agent; small print is its number of particles, the scale of its prior, its rate of dropout, "
+        "the factor of its decay, or the dimension of its index. A column is a temperature of the labels. Right, mean "
+        "rank correlations, with the interval of nearly all resamples. Where nearly every action is the best, uniform "
+        "choice has hardly any regret, and who settles for another one has many times as much."
     ),
     place="Section 2",
     claims=(
@@ -157,11 +157,17 @@ _METRICS = {"marginal": "marginal KL ($\\tau = 1$)", "joint": "joint KL ($\\tau 
 _FILLS = ("full", "none", "left")
 
 
-_WORDS = {"num_particles": "{:g}", "prior_scale": "prior {:g}", "rate": "rate {:g}"}
+_WORDS = {
+    "num_particles": "{:g}",
+    "prior_scale": "prior {:g}",
+    "rate": "rate {:g}",
+    "decay": "decay {:g}",
+    "index_dim": "index {:g}",
+}
 
 
 def _variants(rows: Rows) -> dict[str, tuple[str, str]]:
-    """Return agent and short words for each label: the size of an ensemble, a changed scale or rate."""
+    """Return agent and short words for each label: the size of an ensemble, or what is not as tuned."""
     found = {}
     for row in rows:
         changes = [part.partition("=") for part in row["label"].split("-") if "=" in part]
