@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from ..artifact import Artifact, Tolerance
 from ..claims import Claim, Measure, at_least, equals
@@ -121,8 +121,8 @@ ARTIFACT = Artifact(
     data="problems of the Neural Testbed, and bandits with their true models",
     exact=True,
     caption=(
-        "Each mark is an agent; small print is its number of particles, the scale of its prior, its rate of dropout, "
-        "the factor of its decay, or the dimension of its index. A column is a temperature of the labels. Right, mean "
+        "Each mark is an agent, or a variant of it with another number of particles, scale of its prior, rate of "
+        "dropout, factor of its decay, or dimension of its index. A column is a temperature of the labels. Right, mean "
         "rank correlations, with the interval of nearly all resamples. Where nearly every action is the best, uniform "
         "choice has hardly any regret, and who settles for another one has many times as much."
     ),
@@ -155,19 +155,14 @@ ARTIFACT = Artifact(
 
 _METRICS = {"marginal": "marginal KL ($\\tau = 1$)", "joint": "joint KL ($\\tau = 10$)"}
 _FILLS = ("full", "none", "left")
+# More small print than this cannot be read.
+_MOST_WORDS = 16
 
-
-_WORDS = {
-    "num_particles": "{:g}",
-    "prior_scale": "prior {:g}",
-    "rate": "rate {:g}",
-    "decay": "decay {:g}",
-    "index_dim": "index {:g}",
-}
+_WORDS = {"num_particles": "{:g}", "prior_scale": "prior {:g}", "rate": "rate {:g}"}
 
 
 def _variants(rows: Rows) -> dict[str, tuple[str, str]]:
-    """Return agent and short words for each label: the size of an ensemble, or what is not as tuned."""
+    """Return agent and short words for each label: the size of an ensemble, a changed scale or rate."""
     found = {}
     for row in rows:
         changes = [part.partition("=") for part in row["label"].split("-") if "=" in part]
@@ -181,11 +176,13 @@ def _draw_panel(ax: Axes, rows: Rows, table: np.ndarray, metric: int, fill: Any)
     count = table.shape[1]
     means = table.mean(axis=1)
     errors = table.std(axis=1, ddof=1) / np.sqrt(count) if count > 1 else np.zeros_like(means)
-    for (agent, words), mean, error in zip(_variants(rows).values(), means, errors, strict=True):
+    variants = _variants(rows)
+    for (agent, words), mean, error in zip(variants.values(), means, errors, strict=True):
         place = mean[metric], mean[2]
         look = AGENTS[agent].line(linestyle="", label=None, fillstyle=fill, markersize=4.5)
         ax.errorbar(place[0], place[1], xerr=error[metric], yerr=error[2], elinewidth=0.5, capsize=0, **look)
-        ax.annotate(words, place, (3, 2), textcoords="offset points", fontsize=5.5, color=INK)
+        if len(variants) <= _MOST_WORDS:
+            ax.annotate(words, place, (3, 2), textcoords="offset points", fontsize=5.5, color=INK)
 
 
 def _draw_correlations(ax: Axes, rows: Rows) -> None:
@@ -197,7 +194,7 @@ def _draw_correlations(ax: Axes, rows: Rows) -> None:
         if len(resamples[name]) > 100:
             ax.plot([place] * 2, np.quantile(resamples[name], (0.025, 0.975)), color=look.color, linewidth=1.5)
     ax.axhline(0.0, color=INK, linewidth=0.8, linestyle=":")
-    ax.set_xticks(range(len(_METRICS)), list(_METRICS))
+    ax.set_xticks(range(len(_METRICS)), list(_METRICS), fontsize=7)
     ax.set_xlim(-0.6, len(_METRICS) - 0.4)
     ax.set_ylim(-1.05, 1.05)
     ax.set_ylabel("rank correlation with regret")
@@ -218,10 +215,11 @@ def draw(rows: Rows) -> Figure:
                     table = settings[input_dim, temperature]
                     _draw_panel(ax, rows, table, list(_METRICS).index(metric), _FILLS[number % len(_FILLS)])
             ax.set_xlabel(words)
-            ax.xaxis.set_major_locator(MaxNLocator(3, steps=(1, 2, 5, 10)))
-            ax.set_yscale("log")
-            ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-            ax.yaxis.set_minor_formatter(NullFormatter())
+            ax.set(xscale="log", yscale="log")
+            for axis, subs in ((ax.xaxis, (1.0, 2.0, 5.0)), (ax.yaxis, (1.0, 3.0))):
+                axis.set_major_locator(LogLocator(subs=subs))
+                axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+                axis.set_minor_formatter(NullFormatter())
             if line == 0:
                 ax.set_title(f"$\\rho$ = {temperature:g}, D = {', '.join(map(str, dims))}", fontsize=8)
             if column == 0:
