@@ -2,6 +2,7 @@
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from ..artifact import Artifact, Tolerance
 from ..claims import Choice, Claim, Difference, at_most
@@ -96,7 +97,7 @@ ARTIFACT = Artifact(
 
 _LOOKS = {
     "epinet": AGENTS["epinet"],
-    "apart": Look(color=AGENTS["epinet"].color, marker="x", linestyle=":", label="epinet, an index per candidate"),
+    "apart": Look(color=AGENTS["epinet"].color, marker="x", linestyle=":", label="epinet, many indices at once"),
     "ensemble+": AGENTS["ensemble+"],
     "gp": Look(color=INK, marker="s", linestyle="-.", label="exact Gaussian process"),
     "chance": Look(color=MUTED, marker="D", linestyle="--", label="chance"),
@@ -131,6 +132,9 @@ def draw(rows: Rows) -> Figure:
             if own:
                 _draw_curve(ax, own, look, shift)
         ax.set_yscale("log")
+        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        ax.yaxis.set_minor_formatter(NullFormatter())
         ax.set_title(_TITLES[name], fontsize=8)
         ax.set_xlabel("evaluations")
     axes[0].set_ylabel("below the maximum")
