@@ -117,7 +117,7 @@ ARTIFACT = Artifact(
         "joint": Tolerance(absolute=0.1, relative=0.1),
         "regret": Tolerance(absolute=0.3),
     },
-    minutes={"smoke": 1, "laptop": 4, "paper": 300},
+    minutes={"smoke": 1, "laptop": 4, "paper": 30},
     data="problems of the Neural Testbed, and bandits with their true models",
     exact=True,
     caption=(
