@@ -10,16 +10,8 @@ import pytest
 
 from epinet_eqx.data import LinearLayer, PackedBank, pack_bank
 from reproduce.configs.banked import Folds, StoredEpinet
-from reproduce.experiments.banked import (
-    Split,
-    StoredParticles,
-    best_place,
-    cooled,
-    judged_rows,
-    particles_batch,
-    pitman_yor_rows,
-    train_epinet,
-)
+from reproduce.experiments.banked import Split, cooled, judged_rows, pitman_yor_rows, train_epinet
+from reproduce.experiments.scoring import StoredParticles, best_place, particles_batch
 from reproduce.stats import BLOCKS, mean_over, where
 
 pytestmark = pytest.mark.once
@@ -109,8 +101,11 @@ def test_the_pitman_yor_head_is_the_base_at_share_one(bank, split):
 
 def test_the_best_setting_has_marginals_that_are_no_worse():
     marginal, joint = np.array([1.2, 1.0, 0.9]), np.array([3.0, 5.0, 4.0])
-    assert best_place(marginal, joint, plain=1) == 2
-    assert best_place(marginal, joint, plain=0) == 0
+    assert best_place(marginal, joint, limit=1.0) == 2
+    assert best_place(marginal, joint, limit=1.2) == 0
+    # Where none is within the limit, the lowest one; what is not a number is never chosen.
+    assert best_place(marginal, joint, limit=0.5) == 2
+    assert best_place(np.array([np.nan, 1.0]), np.array([np.nan, 5.0]), limit=0.5) == 1
 
 
 def test_seeds_of_a_block_are_averaged_before_blocks_are_compared():

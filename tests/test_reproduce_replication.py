@@ -5,6 +5,7 @@ import json
 import math
 import pathlib
 
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -14,6 +15,7 @@ from safetensors.numpy import save_file
 from epinet_eqx import Draws, Tempered
 from epinet_eqx.data import stored_base
 from epinet_eqx.epinet import attach
+from epinet_eqx.losses import Batch
 from epinet_eqx.metrics import log_losses
 from epinet_eqx.networks import ResNet, cifar_resnet
 from epinet_eqx.weights._load import named_layers
@@ -25,8 +27,8 @@ from reproduce.experiments import replication, replication_bank
 from reproduce.experiments.replication_human import _rank_correlation, draw_labels
 from reproduce.experiments.replication_images import images_of, shifts
 from reproduce.experiments.replication_lab import Lab, count_parameters
-from reproduce.experiments.replication_rows import Agent, Bench
-from reproduce.experiments.replication_scores import Outputs, Stored, losses
+from reproduce.experiments.replication_rows import Bench, stored
+from reproduce.experiments.scoring import StoredParticles, losses_of
 from reproduce.inputs import Inputs
 from reproduce.record import Record, plain
 from reproduce.registry import REGISTRY
@@ -159,14 +161,11 @@ def test_losses_are_those_of_the_library(getkey):
     example = {name: jnp.asarray(leaf[0]) for name, leaf in x.items()}
     enn = attach(stored_base, out_size=3, index_dim=2, example=example, key=getkey())
     key = getkey()
-    found = losses(
-        Outputs(enn, enn.index.sample_many(30, key=key)),
-        x,
-        y,
-        temperatures=(1.0, 0.5),
-        taus=(1, 10, 100),
-        counts=(7, 30),
-    )
+    # Two batches, of which neither cuts a pair.
+    batches = [Batch(jax.tree.map(lambda leaf, at=at: leaf[at], x), y[at], y[at]) for at in (slice(8), slice(8, 14))]
+    draws = Draws.given(enn.index, enn.index.sample_many(30, key=key))
+    found = losses_of(enn, batches, draws, temperatures=(1.0, 0.5), taus=(1, 10, 100), counts=(7, 30))
+    assert found.error is not None
     for place, temperature in enumerate((1.0, 0.5)):
         for count_place, count in enumerate((7, 30)):
             for tau in (1, 10, 100):
@@ -176,15 +175,14 @@ def test_losses_are_those_of_the_library(getkey):
                 np.testing.assert_allclose(found.joint[tau][place, count_place], expected.joint.values, rtol=2e-4)
             np.testing.assert_allclose(found.marginal[place, count_place], expected.marginal.values, rtol=1e-4)
             assert expected.error is not None
-            np.testing.assert_array_equal(found.wrong[place, count_place], expected.error.values)
+            np.testing.assert_array_equal(found.error[place, count_place], expected.error.values)
 
 
-def test_batches_of_images_change_no_loss(monkeypatch, getkey):
+def test_batches_of_images_change_no_loss(getkey):
     logits, y = np.asarray(jr.normal(getkey(), (10, 3, 4))), np.asarray(jr.randint(getkey(), (10,), 0, 4))
-    settings = {"temperatures": (1.0,), "taus": (10,), "counts": (3,)}
-    whole = losses(Stored(), logits, y, **settings)
-    monkeypatch.setattr("reproduce.experiments.replication_scores._BATCH", 4)
-    parts = losses(Stored(), logits, y, **settings)
+    enn, batch = StoredParticles(3), Batch(logits, y, y)
+    whole = losses_of(enn, [batch], Draws.all(enn.index))
+    parts = losses_of(enn, [batch], Draws.all(enn.index, batch_size=4))
     np.testing.assert_allclose(parts.joint[10], whole.joint[10], rtol=1e-5)
     np.testing.assert_allclose(parts.marginal, whole.marginal, rtol=1e-5)
 
@@ -201,8 +199,8 @@ def test_a_temperature_keeps_the_marginal_loss_within_its_limit(bench):
     logits = np.zeros((40, 30, 10), np.float32)
     logits[np.arange(40), 0, y] = 4.0
     logits[np.arange(40), 1:, (y + 1) % 10] = 4.0
-    agent = Agent(Stored(), logits, True, {})
-    found = bench.losses(agent, bench.lab.split.tuning, STUDY.temperatures, (10,), (30,))
+    agent = stored(logits)
+    found = bench.losses(agent, bench.lab.split.tuning, STUDY.temperatures, (10,))
     marginal, joint = found.marginal.mean(axis=(1, 2)), found.joint[10].mean(axis=(1, 2))
     assert joint[0] < joint[1] < joint[2]
     assert marginal[0] > marginal[1] > marginal[2]

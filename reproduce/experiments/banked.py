@@ -1,7 +1,7 @@
 """Experiments on shipped banks: folds of the stored images, epinets on stored outputs, and rows of losses per block.
 
-Nothing is chosen on the images that it is judged on. Losses come from `epinet_eqx.metrics.loss_grid`; a row is a mean
-over one block of images, and agents are compared block by block (`reproduce.stats.BLOCKS`).
+Nothing is chosen on the images that it is judged on. A row is a mean over one block of images, and agents are compared
+block by block (`reproduce.stats.BLOCKS`).
 """
 
 import functools as ft
@@ -13,55 +13,27 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from epinet_eqx import AbstractENN, Draws, named_keys
+from epinet_eqx import AbstractENN, named_keys
 from epinet_eqx.combinators import Prior
 from epinet_eqx.data import PackedBank, stored_base
 from epinet_eqx.epinet import Epinet, attach
-from epinet_eqx.indices import ParticleIndex
 from epinet_eqx.losses import Batch, CrossEntropy
-from epinet_eqx.metrics import LossGrid, loss_grid
 from epinet_eqx.pitman_yor import logits_log_losses
 from epinet_eqx.training import fit
 
 from ..banks import open_shipped
 from ..configs.banked import Folds, StoredEpinet
+from .scoring import TAU, choose_temperature, draws_of, losses_of, values_at
 
 Row = dict[str, Any]
-TAU = 10
 
 
 @ft.cache
 def bank_of(dataset: str, name: str) -> PackedBank:
     """Return a shipped bank, which a process reads once."""
     return open_shipped(dataset, name)
-
-
-class StoredParticles(AbstractENN):
-    """An ensemble whose outputs are stored side by side: the index is the number of a particle."""
-
-    index: ParticleIndex
-
-    def __init__(self, num_particles: int):
-        """Initialize with the number of particles."""
-        self.index = ParticleIndex(num_particles)
-
-    def embed(self, x: Float[Array, "particles classes"]) -> Float[Array, "particles classes"]:
-        """Return the outputs of all particles."""
-        return x
-
-    def heads(
-        self, embedding: Float[Array, "particles classes"], zs: Int[Array, " samples"]
-    ) -> Float[Array, "samples classes"]:
-        """Return the outputs of these particles."""
-        return embedding[zs]
-
-
-def particles_batch(batches: Sequence[Batch]) -> Batch:
-    """Return the stored logits of several networks for the same images, as input of `StoredParticles`."""
-    logits = jnp.stack([jnp.asarray(batch.x["logits"]) for batch in batches], axis=1)
-    return Batch(logits, batches[0].y, batches[0].i)
 
 
 class Parts(NamedTuple):
@@ -153,51 +125,13 @@ def train_epinet(data: Batch, recipe: StoredEpinet, *, priors: tuple[Prior, ...]
     return trained
 
 
-def draws_of(enn: AbstractENN, num_samples: int, *, key: PRNGKeyArray) -> Draws:
-    """Return all indices of a finite support, or sampled ones."""
-    finite = enn.index.support() is not None
-    return Draws.all(enn.index) if finite else Draws.sample(enn.index, num_samples, key=key)
-
-
-def _grid(
-    enn: AbstractENN, data: Batch, temperatures: Sequence[float], counts: tuple[int, ...], key: PRNGKeyArray
-) -> LossGrid:
-    """Return the losses at all temperatures and numbers of indices."""
-    draws = draws_of(enn, counts[-1], key=key)
-    used = None if draws.exact else counts
-    return loss_grid(enn, data.x, data.y, draws, temperatures=temperatures, taus=(TAU,), sample_counts=used)
-
-
-def best_place(marginal: Float[np.ndarray, " settings"], joint: Float[np.ndarray, " settings"], plain: int) -> int:
-    """Return the place of the lowest joint loss whose marginal loss is no worse than at the place `plain`.
-
-    The paper tunes every method for its joint loss, subject to its marginal loss.
-    """
-    return int(np.argmin(np.where(marginal <= marginal[plain], joint, np.inf)))
-
-
-def losses_at(
-    enn: AbstractENN, data: Batch, temperatures: Sequence[float], num_samples: int, *, key: PRNGKeyArray
-) -> tuple[Float[np.ndarray, " temperatures"], Float[np.ndarray, " temperatures"]]:
-    """Return mean marginal and joint losses at some temperatures."""
-    found = _grid(enn, data, temperatures, (num_samples,), key)
-    return np.asarray(found.marginal[:, -1].mean(axis=-1)), np.asarray(found.joint[TAU][:, -1].mean(axis=-1))
-
-
-def choose_temperature(enn: AbstractENN, tuning: Batch, folds: Folds, *, key: PRNGKeyArray) -> tuple[float, float]:
-    """Return the best temperature on the tuning images, and the joint loss there."""
-    marginal, joint = losses_at(enn, tuning, folds.temperatures, folds.tuning_samples, key=key)
-    best = best_place(marginal, joint, folds.temperatures.index(1.0))
-    return folds.temperatures[best], float(joint[best])
-
-
 def block_means(values: Float[np.ndarray, "... values"], blocks: int) -> Float[np.ndarray, "... blocks"]:
     """Return means over consecutive blocks of equal length."""
     return values.reshape(*values.shape[:-1], blocks, -1).mean(axis=-1)
 
 
 def block_rows(
-    losses: dict[str, Float[np.ndarray, "counts values"]],
+    values: dict[str, Float[np.ndarray, "counts values"]],
     counts: Sequence[float],
     *,
     fold: int,
@@ -208,14 +142,14 @@ def block_rows(
     """Return a row for each number of indices and block of a fold.
 
     Args:
-        losses: error and marginal loss of each image, joint loss of each pair.
+        values: error and marginal loss of each image, joint loss of each pair.
         counts: the numbers of indices.
         fold: number of the fold.
         blocks: number of blocks.
         exact: whether the average over the index is exact.
         about: further columns.
     """
-    means = {name: block_means(np.asarray(values, np.float64), blocks) for name, values in losses.items()}
+    means = {name: block_means(np.asarray(own, np.float64), blocks) for name, own in values.items()}
     return [
         {
             **about,
@@ -261,12 +195,13 @@ def judged_rows(
         tuning_key, test_key = named_keys(jr.fold_in(key, fold), "tuning", "test")
         temperatures = list(fixed)
         if tuned:
-            temperatures.append(choose_temperature(enn, parts.tuning, split.folds, key=tuning_key)[0])
-        found = _grid(enn, parts.test, temperatures, counts, test_key)
-        marginal, joint, error = jax.device_get((found.marginal, found.joint[TAU], found.error))
+            draws = draws_of(enn, split.folds.tuning_samples, key=tuning_key)
+            temperatures.append(choose_temperature(enn, [parts.tuning], draws, split.folds.temperatures))
+        draws = draws_of(enn, counts[-1], key=test_key)
+        found = losses_of(enn, [parts.test], draws, temperatures=temperatures, counts=counts)
         for place, temperature in enumerate(temperatures):
             rows += block_rows(
-                {"error": error[place], "marginal": marginal[place], "joint": joint[place]},
+                values_at(found, place),
                 found.sample_counts,
                 fold=fold,
                 blocks=split.folds.blocks_per_fold,
@@ -297,9 +232,9 @@ def pitman_yor_rows(split: Split, data: Batch, *, alphas: tuple[float, ...], **a
         for alpha in alphas:
             found = logits_log_losses(*_labeled(parts.test), alpha=alpha, temperature=temperature, tau=TAU)
             named = {"error": found.error, "marginal": found.marginal, "joint": found.joint}
-            losses = {name: np.asarray(own.values)[None] for name, own in named.items() if own is not None}
+            values = {name: np.asarray(own.values)[None] for name, own in named.items() if own is not None}
             chosen = {"alpha": alpha, "tuned": True, "temperature": temperature}
-            rows += block_rows(losses, (1,), fold=fold, blocks=blocks, exact=True, **about, **chosen)
+            rows += block_rows(values, (1,), fold=fold, blocks=blocks, exact=True, **about, **chosen)
     return rows
 
 

@@ -22,16 +22,8 @@ from epinet_eqx.networks import cifar_resnet
 
 from ..configs.cifar_bank import CifarScaling, CifarScalingPart
 from ..record import Row
-from .banked import (
-    Split,
-    StoredParticles,
-    bank_of,
-    build_epinet,
-    judged_rows,
-    particles_batch,
-    pitman_yor_rows,
-    train_epinet,
-)
+from .banked import Split, bank_of, build_epinet, judged_rows, pitman_yor_rows, train_epinet
+from .scoring import StoredParticles, particles_batch
 
 NUM_IMAGES = 10_000
 
@@ -130,16 +122,22 @@ _PARTS: dict[str, Callable[[CifarScaling, Split, str, PRNGKeyArray], list[Row]]]
 
 
 def groups(configs: Mapping[str, Any]) -> list[list[str]]:
-    """Return each unit alone; all have the key of the artifact, and so the same folds."""
+    """Return each unit alone; all have the key of the artifact, and so the same split of the images."""
     return [[name] for name in configs]
+
+
+def rows_of(
+    configs: Sequence[Any], parts: Mapping[str, Callable[..., list[Row]]], split: Any, *, key: PRNGKeyArray
+) -> list[list[Row]]:
+    """Return the rows of parts of a study, each by its function of study, split, network and a key of its own."""
+    found = []
+    for config in configs:
+        (own_key,) = named_keys(key, f"{config.part} {config.network}")
+        found.append(parts[config.part](config.study, split, config.network, own_key))
+    return found
 
 
 def run(configs: Sequence[CifarScalingPart], *, key: PRNGKeyArray) -> list[list[Row]]:
     """Return the rows of parts of the study."""
     fold_key, own_key = named_keys(key, "folds", "own")
-    split = Split(configs[0].study.folds, NUM_IMAGES, key=fold_key)
-    found = []
-    for config in configs:
-        (part_key,) = named_keys(own_key, f"{config.part} {config.network}")
-        found.append(_PARTS[config.part](config.study, split, config.network, part_key))
-    return found
+    return rows_of(configs, _PARTS, Split(configs[0].study.folds, NUM_IMAGES, key=fold_key), key=own_key)

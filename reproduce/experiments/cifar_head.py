@@ -3,7 +3,7 @@
 Everything is chosen on 2000 test images and judged on the other 8000.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,16 +12,17 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import ArrayLike, Float, Int, PRNGKeyArray
 
-from epinet_eqx import AbstractENN, Draws, named_keys
+from epinet_eqx import Draws, named_keys
 from epinet_eqx.data import stored_base
 from epinet_eqx.losses import Batch
-from epinet_eqx.metrics import loss_grid
 from epinet_eqx.pitman_yor import PitmanYor, attach, logits_log_losses
 
 from ..configs.cifar_head import CifarHead, CifarHeadPart, Halves
 from ..record import Row
-from .banked import TAU, StoredParticles, best_place, block_rows
-from .cifar_bank import NUM_IMAGES, about, batch_of, network_parameters, particles_of
+from .banked import block_rows
+from .cifar_bank import NUM_IMAGES, about, batch_of, network_parameters, particles_of, rows_of
+from .cifar_bank import groups as groups
+from .scoring import TAU, StoredParticles, best_place, choose_temperature, losses_of, mean_losses, values_at
 
 
 class Parts(NamedTuple):
@@ -72,13 +73,6 @@ def best_marginal(data: Batch, temperatures: Sequence[float]) -> float:
     return temperatures[int(np.argmin(losses))]
 
 
-def tuned_temperature(enn: AbstractENN, tuning: Batch, temperatures: Sequence[float], draws: Draws) -> float:
-    """Return the temperature with the lowest joint loss whose marginal loss is no worse than at 1."""
-    found = loss_grid(enn, tuning.x, tuning.y, draws, temperatures=temperatures, taus=(TAU,))
-    marginal, joint = (np.asarray(values[:, -1].mean(axis=-1)) for values in (found.marginal, found.joint[TAU]))
-    return temperatures[best_place(marginal, joint, list(temperatures).index(1.0))]
-
-
 def _exact(study: CifarHead, halved: Halved, network: str, key: PRNGKeyArray) -> list[Row]:
     """Return the exact head on every network: at several shares, and over the number of labels at the first one."""
     rows = []
@@ -107,16 +101,14 @@ def _ensembles(study: CifarHead, halved: Halved, network: str, key: PRNGKeyArray
     for size in study.ensemble_sizes:
         enn, draws = StoredParticles(size), Draws.all(StoredParticles(size).index)
         parts = halved.parts(particles_of(study.networks.names(depth)[:size]))
-        best = tuned_temperature(enn, parts.tuning, study.halves.temperatures, draws)
-        found = loss_grid(enn, parts.test.x, parts.test.y, draws, temperatures=(1.0, best), taus=study.taus)
-        marginal, error, joint = jax.device_get((found.marginal, found.error, found.joint))
+        best = choose_temperature(enn, [parts.tuning], draws, study.halves.temperatures)
+        found = losses_of(enn, [parts.test], draws, temperatures=(1.0, best), taus=study.taus)
         told = {"agent": "ensemble", "network": f"first_{size}", "size": size}
         told["parameters"] = size * network_parameters(depth)
         for place, temperature in enumerate((1.0, best)):
             for tau in study.taus:
-                losses = {"error": error[place], "marginal": marginal[place], "joint": joint[tau][place]}
                 own = {"tau": tau, "tuned": place == 1, "temperature": temperature}
-                rows += halved.rows(losses, (size,), exact=True, **told, **own)
+                rows += halved.rows(values_at(found, place, tau), (size,), exact=True, **told, **own)
     return rows
 
 
@@ -134,16 +126,14 @@ def _chosen(
     loss decides.
     """
     limit = (1 + study.allowance) * log_loss(tuning.x["logits"], tuning.y, exact).mean()
-    found = []
+    tried = []
     for alpha in study.sampled_alphas:
         for temperature in (exact * stretch for stretch in study.stretches):
             own = enn.with_parameters(alpha=alpha, temperature=temperature)
-            losses = [loss_grid(own, tuning.x, tuning.y, draws, taus=(TAU,)) for draws in sets]
-            marginal = float(np.mean([each.marginal.mean() for each in losses]))
-            joint = float(np.mean([each.joint[TAU].mean() for each in losses]))
-            excess = marginal if marginal > limit else 0.0
-            found.append((excess, joint, alpha, temperature))
-    return min(found)[2:]
+            found = [mean_losses(own, [tuning], draws, (1.0,)) for draws in sets]
+            tried.append((alpha, temperature, *np.mean(found, axis=0)[:, 0]))
+    _, _, marginal, joint = zip(*tried, strict=True)
+    return tried[best_place(marginal, joint, limit)][:2]
 
 
 def _sampled(study: CifarHead, halved: Halved, network: str, key: PRNGKeyArray) -> list[Row]:
@@ -160,10 +150,8 @@ def _sampled(study: CifarHead, halved: Halved, network: str, key: PRNGKeyArray) 
     alpha, chosen = _chosen(study, enn, parts.tuning, exact, sets)
     for tuned, temperature in ((False, exact), (True, chosen)):
         judged = enn.with_parameters(alpha=alpha, temperature=temperature)
-        found = loss_grid(judged, parts.test.x, parts.test.y, draws, taus=(TAU,), sample_counts=counts)
-        error, marginal, joint = jax.device_get((found.error, found.marginal, found.joint[TAU]))
-        losses = {"error": error[0], "marginal": marginal[0], "joint": joint[0]}
-        losses["base_marginal"] = np.broadcast_to(own, marginal[0].shape)
+        losses = values_at(losses_of(judged, [parts.test], draws, counts=counts), 0)
+        losses["base_marginal"] = np.broadcast_to(own, losses["marginal"].shape)
         told = {"alpha": alpha, "tau": TAU, "tuned": tuned, "temperature": temperature}
         rows += halved.rows(losses, counts, exact=False, **about(network, "sampled head"), **told)
     return rows
@@ -176,17 +164,7 @@ _PARTS: dict[str, Callable[[CifarHead, Halved, str, PRNGKeyArray], list[Row]]] =
 }
 
 
-def groups(configs: Mapping[str, Any]) -> list[list[str]]:
-    """Return each unit alone; all have the key of the artifact, and so the same split."""
-    return [[name] for name in configs]
-
-
 def run(configs: Sequence[CifarHeadPart], *, key: PRNGKeyArray) -> list[list[Row]]:
     """Return the rows of parts of the study."""
     split_key, own_key = named_keys(key, "split", "own")
-    halved = Halved(configs[0].study.halves, key=split_key)
-    found = []
-    for config in configs:
-        (part_key,) = named_keys(own_key, f"{config.part} {config.network}")
-        found.append(_PARTS[config.part](config.study, halved, config.network, part_key))
-    return found
+    return rows_of(configs, _PARTS, Halved(configs[0].study.halves, key=split_key), key=own_key)

@@ -4,7 +4,8 @@ A pair are two images that are each other's nearest neighbor in the features of 
 As a control, each first image is paired with the second one of another pair.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import functools as ft
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -17,9 +18,11 @@ from epinet_eqx.metrics import joint_gain, near_pairs
 
 from ..configs.cifar_head import NearImages, NearPart
 from ..record import Row
-from .banked import StoredParticles, block_means, cooled, draws_of, train_epinet
-from .cifar_bank import about, batch_of, network_parameters, particles_of
-from .cifar_head import Halved, best_marginal, field_head, tuned_temperature
+from .banked import block_means, cooled, train_epinet
+from .cifar_bank import about, batch_of, network_parameters, particles_of, rows_of
+from .cifar_bank import groups as groups
+from .cifar_head import Halved, best_marginal, field_head
+from .scoring import StoredParticles, choose_temperature, draws_of
 
 Agent = tuple[dict[str, Any], AbstractENN, Batch, Draws]
 
@@ -41,7 +44,7 @@ def _ensembles(study: NearImages, halved: Halved, network: str, key: PRNGKeyArra
         enn = StoredParticles(size)
         draws = Draws.all(enn.index)
         data = particles_of(study.networks.names(depth)[:size])
-        best = tuned_temperature(enn, halved.parts(data).tuning, study.halves.temperatures, draws)
+        best = choose_temperature(enn, [halved.parts(data).tuning], draws, study.halves.temperatures)
         told = {"network": f"first_{size}", "size": size, "parameters": size * network_parameters(depth)}
         yield {"agent": f"ensemble of {size}", **told}, enn, Batch(data.x / best, data.y, data.i), draws
 
@@ -63,37 +66,34 @@ def _agents(study: NearImages, halved: Halved, network: str, key: PRNGKeyArray) 
         yield told, enn, tempered, draws_of(enn, study.num_samples, key=index_key)
 
 
-_PARTS: dict[str, Callable[[NearImages, Halved, str, PRNGKeyArray], Iterator[Agent]]] = {
+_AGENTS: dict[str, Callable[[NearImages, Halved, str, PRNGKeyArray], Iterator[Agent]]] = {
     "ensembles": _ensembles,
     "agents": _agents,
 }
 
 
-def groups(configs: Mapping[str, Any]) -> list[list[str]]:
-    """Return each unit alone; all have the key of the artifact, and so the same pairs."""
-    return [[name] for name in configs]
+def _rows(part: str, study: NearImages, halved: Halved, network: str, key: PRNGKeyArray) -> list[Row]:
+    """Return the joint gain of each agent of a part on each kind of pair, a row for each block of pairs."""
+    y = np.asarray(batch_of(study.metric_network).y)
+    images = near_images(study, halved)
+    rows: list[Row] = []
+    for told, enn, data, draws in _AGENTS[part](study, halved, network, key):
+        for kind, places in images.items():
+            own = jax.tree.map(lambda leaf, places=places: leaf[places], data)
+            gain = np.asarray(joint_gain(enn, own.x, own.y, draws).values, np.float64)
+            same = y[places[0::2]] == y[places[1::2]]
+            means = zip(*(block_means(values, study.halves.blocks) for values in (gain, same)), strict=True)
+            rows += [
+                {**told, "pairs": kind, "num_pairs": len(gain), "block": block, "gain": mean, "same_class": share}
+                for block, (mean, share) in enumerate((float(a), float(b)) for a, b in means)
+            ]
+    return rows
+
+
+_PARTS = {part: ft.partial(_rows, part) for part in _AGENTS}
 
 
 def run(configs: Sequence[NearPart], *, key: PRNGKeyArray) -> list[list[Row]]:
-    """Return the joint gain of each agent on each kind of pair, a row for each block of pairs."""
+    """Return the rows of parts of the study."""
     split_key, own_key = named_keys(key, "split", "own")
-    study = configs[0].study
-    halved = Halved(study.halves, key=split_key)
-    images = near_images(study, halved)
-    y = np.asarray(batch_of(study.metric_network).y)
-    found = []
-    for config in configs:
-        (part_key,) = named_keys(own_key, f"{config.part} {config.network}")
-        rows: list[Row] = []
-        for told, enn, data, draws in _PARTS[config.part](study, halved, config.network, part_key):
-            for kind, places in images.items():
-                own = jax.tree.map(lambda leaf, places=places: leaf[places], data)
-                gain = np.asarray(joint_gain(enn, own.x, own.y, draws).values, np.float64)
-                same = y[places[0::2]] == y[places[1::2]]
-                means = zip(*(block_means(values, study.halves.blocks) for values in (gain, same)), strict=True)
-                rows += [
-                    {**told, "pairs": kind, "num_pairs": len(gain), "block": block, "gain": mean, "same_class": share}
-                    for block, (mean, share) in enumerate((float(a), float(b)) for a, b in means)
-                ]
-        found.append(rows)
-    return found
+    return rows_of(configs, _PARTS, Halved(configs[0].study.halves, key=split_key), key=own_key)

@@ -17,11 +17,11 @@ from epinet_eqx.pitman_yor import calibrate, counts_log_prob
 from ..configs.cifar_head import PeopleLabels
 from ..inputs import Inputs
 from ..record import Row
-from .banked import TAU
 from .cifar_bank import about, batch_of, network_parameters, particles_of
 from .cifar_head import Halved, field_head, log_softmax
 from .replication_human import draw_labels, read_human
 from .replication_scores import log_mean
+from .scoring import TAU
 
 # Sums over clusters that are held at a time.
 _BATCH = 4096

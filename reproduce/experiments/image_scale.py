@@ -16,7 +16,6 @@ from jaxtyping import Array, PRNGKeyArray
 from epinet_eqx import AbstractENN, load, named_keys, save
 from epinet_eqx.bayes import Deterministic
 from epinet_eqx.data import AugmentedDyads, FeatureBank, Loader, Source
-from epinet_eqx.indices import ParticleIndex
 from epinet_eqx.losses import Batch
 from epinet_eqx.networks import AbstractNetwork, with_statistics
 from epinet_eqx.training import (
@@ -35,9 +34,10 @@ from ..configs.images import EpinetRecipe, Training
 from ..errors import ReproduceError
 from .image_agents import Agent, Seed
 from .image_plan import Planner, is_shape
-from .image_scale_outputs import CHUNK, TAU, DrawnSource, StoredOutputs, stored_batches
+from .image_scale_outputs import CHUNK, DrawnSource, stored_batches
 from .image_scale_recipes import FAMILIES, loss_of, optimizer_of
 from .image_sources import Facts, Images, Prepared, Shares, known_facts, open_images, share, sizes_of
+from .scoring import TAU, StoredParticles
 
 # A training leaves so many checkpoints, one after the other; a crash loses no more than the way from the last one.
 _NUM_CHECKPOINTS = 30
@@ -291,7 +291,7 @@ class ScaleBackend:
         if self.planner is not None:
             return Agent(name=name, size=size, enn=counted, batches=self.batches, counted=counted, copies=len(networks))
         banks = [self._bank(key, depth, network) for key, network in networks.items()]
-        enn = StoredOutputs(ParticleIndex(len(banks)))
+        enn = StoredParticles(len(banks))
         return Agent(
             name=name, size=size, enn=enn, batches=stored_batches(banks), counted=counted, copies=len(networks)
         )

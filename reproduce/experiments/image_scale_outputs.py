@@ -1,38 +1,16 @@
-"""What is evaluated at scale: outputs of particles that were computed before, and draws of augmented batches."""
+"""What is evaluated at scale: stored outputs of particles, and draws of augmented batches."""
 
 import functools as ft
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-from jaxtyping import Array, Float, Int
-
-from epinet_eqx import AbstractENN
 from epinet_eqx.data import AugmentedDyads, FeatureBank
-from epinet_eqx.indices import ParticleIndex
 from epinet_eqx.losses import Batch
 
-TAU = 10
-"""Number of labels that are predicted together."""
+from .scoring import TAU, particles_batch
 
 CHUNK = 500
 """Images that are evaluated at a time: pairs and groups of `TAU` are never cut."""
-
-
-class StoredOutputs(AbstractENN):
-    """An ensemble whose outputs were computed before: they are its input, one row per particle."""
-
-    index: ParticleIndex
-
-    def embed(self, x: Float[Array, "particles classes"]) -> Float[Array, "particles classes"]:
-        """Return the outputs."""
-        return x
-
-    def heads(
-        self, embedding: Float[Array, "particles classes"], zs: Int[Array, " samples"]
-    ) -> Float[Array, "samples classes"]:
-        """Return the outputs of many particles."""
-        return embedding[zs]
 
 
 class DrawnSource:
@@ -62,7 +40,6 @@ def stored_batches(banks: Sequence[FeatureBank]) -> Callable[[str], Iterator[Bat
 
     def read(split: str) -> Iterator[Batch]:
         for start in range(0, banks[0].splits[split], CHUNK):
-            parts = [bank.as_batch(split, start=start, stop=start + CHUNK) for bank in banks]
-            yield Batch(np.stack([part.x["logits"] for part in parts], axis=1), parts[0].y, parts[0].i)
+            yield particles_batch([bank.as_batch(split, start=start, stop=start + CHUNK) for bank in banks])
 
     return read

@@ -1,90 +1,31 @@
 """Rows of results of the image protocols: losses, and what a prediction costs."""
 
 import functools as ft
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array
 
-from epinet_eqx import AbstractENN, Cost, Draws, Tempered, cost
-from epinet_eqx.losses import Batch
-from epinet_eqx.metrics import Estimate, LogLosses, log_loss_curve, log_losses
-from epinet_eqx.tuning import tune_temperature
+from epinet_eqx import AbstractENN, Cost, Tempered, cost
 
-from ..configs.images import Protocol
 from .image_agents import Agent
 from .image_lab import Lab
+from .scoring import choose_temperature, draws_of, losses_of, summary, values_at
 
 # Operations are counted for one of so many inputs, at so many indices.
 _COST_BATCH = 100
 _COST_COUNTS = (1, 11)
 
 
-def losses_row(found: LogLosses) -> dict[str, Any]:
-    """Return losses and their standard errors over test examples."""
-    row: dict[str, Any] = {"num_samples": found.joint.num_samples, "exact": found.joint.exact}
-    for name in ("error", "marginal", "joint"):
-        estimate = getattr(found, name)
-        row[name], row[f"{name}_error"] = float(estimate.mean), float(estimate.standard_error)
+def _losses_row(losses: dict[str, Any], place: int) -> dict[str, float]:
+    """Return losses at one of the numbers of indices, and their standard errors over test examples."""
+    row = {}
+    for name, values in losses.items():
+        row[name], row[f"{name}_error"] = summary(values[place])
     return row
-
-
-def is_finite(enn: AbstractENN) -> bool:
-    """Return whether the index has a finite support, over which averages are exact."""
-    return enn.index.support() is not None
-
-
-def draws_of(enn: AbstractENN, num_samples: int, *, key: PRNGKeyArray) -> Draws:
-    """Return all indices of a finite support, however many, or sampled ones."""
-    return Draws.all(enn.index) if is_finite(enn) else Draws.sample(enn.index, num_samples, key=key)
-
-
-def joined(estimates: Sequence[Estimate]) -> Estimate:
-    """Return an estimate over all the data that several are of, each of a part."""
-    first = estimates[0]
-    values = jnp.concatenate([found.values for found in estimates], axis=-1)
-    return Estimate(values, first.num_samples, first.tau, first.exact)
-
-
-def choose_temperature(enn: AbstractENN, protocol: Protocol, held_out: Iterable[Batch], *, key: PRNGKeyArray) -> float:
-    """Return the temperature with the lowest joint loss on held-out data whose marginal loss is no worse than at one.
-
-    The paper tunes every method for its joint loss, subject to its marginal loss. A tenth of the indices will do.
-    """
-    draws = draws_of(enn, max(100, protocol.num_samples // 10), key=key)
-    temperatures = jnp.asarray(protocol.temperatures)
-    found = [
-        tune_temperature(
-            enn,
-            batch.x,
-            batch.y,
-            draws,
-            temperatures=temperatures,
-        )
-        for batch in held_out
-    ]
-    # Candidate 0 is the ENN as it is.
-    joint, marginal = (joined([getattr(part, name) for part in found]).mean for name in ("losses", "marginal"))
-    best = int(jnp.argmin(jnp.where(marginal <= marginal[0], joint, jnp.inf)))
-    return round(float((1.0, *protocol.temperatures)[best]), 6)
-
-
-def _losses(enn: AbstractENN, batches: Iterable[Batch], counts: Sequence[int], key: PRNGKeyArray) -> list[LogLosses]:
-    """Return the losses at each number of indices, or the exact ones, over all batches."""
-    draws = draws_of(enn, counts[-1], key=key)
-    parts: list[tuple[LogLosses, ...]] = []
-    for batch in batches:
-        if draws.exact:
-            parts.append((log_losses(enn, batch.x, batch.y, draws),))
-        else:
-            parts.append(log_loss_curve(enn, batch.x, batch.y, draws, sample_counts=tuple(counts)))
-    names = ("marginal", "joint", "error")
-    return [
-        LogLosses(*(joined([getattr(one, name) for one in own]) for name in names)) for own in zip(*parts, strict=True)
-    ]
 
 
 def score(
@@ -102,10 +43,14 @@ def score(
     protocol = lab.protocol
     key = lab.key_of("indices", shared=True)
     if temperature is None:
-        temperature = choose_temperature(agent.enn, protocol, agent.batches("validation"), key=key)
+        # A tenth of the indices will do to choose it.
+        draws = draws_of(agent.enn, max(100, protocol.num_samples // 10), key=key)
+        temperature = choose_temperature(agent.enn, agent.batches("validation"), draws, (1.0, *protocol.temperatures))
     counts = protocol.sample_counts if curve else (protocol.num_samples,)
-    found = _losses(Tempered(agent.enn, temperature), agent.batches("test"), counts, key)
-    used = [max(1, int(losses.joint.num_samples) // agent.copies) for losses in found]
+    draws = draws_of(agent.enn, counts[-1], key=key)
+    found = losses_of(agent.enn, agent.batches("test"), draws, temperatures=(temperature,), counts=counts)
+    losses = values_at(found, 0)
+    used = [max(1, count // agent.copies) for count in found.sample_counts]
     parameters, flops = _cost(Tempered(agent.counted, temperature), lab.backend.example, used)
     known = {
         "agent": agent.name,
@@ -115,8 +60,15 @@ def score(
         **more,
     }
     return [
-        {**known, **losses_row(losses), "parameters": agent.copies * parameters, "flops": agent.copies * count}
-        for losses, count in zip(found, flops, strict=True)
+        {
+            **known,
+            "num_samples": count,
+            "exact": found.exact,
+            **_losses_row(losses, place),
+            "parameters": agent.copies * parameters,
+            "flops": agent.copies * flops[place],
+        }
+        for place, count in enumerate(found.sample_counts)
     ]
 
 
@@ -144,7 +96,7 @@ def _cost(enn: AbstractENN, x: Array, counts: Sequence[int]) -> tuple[int, list[
     leaves, structure = jax.tree.flatten(enn)
     shapes = tuple(_shape(leaf) for leaf in leaves)
     example = _shape(x)
-    if is_finite(enn):
+    if enn.index.support() is not None:
         found = [_counted(shapes, structure, example, count) for count in counts]
         return found[0].parameters, [own.flops for own in found]
     few, many = (_counted(shapes, structure, example, count) for count in _COST_COUNTS)

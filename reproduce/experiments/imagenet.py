@@ -16,22 +16,11 @@ from epinet_eqx.losses import Batch
 
 from ..configs.banked import StoredEpinet
 from ..configs.imagenet import BankPart
-from .banked import (
-    Parts,
-    Row,
-    Split,
-    StoredParticles,
-    bank_of,
-    build_epinet,
-    cooled,
-    judged_rows,
-    particles_batch,
-    pitman_yor_rows,
-    train_epinet,
-)
+from .banked import Parts, Row, Split, bank_of, build_epinet, cooled, judged_rows, pitman_yor_rows, train_epinet
 from .imagenet_ablation import ablation_rows
 from .imagenet_costs import Counted, ensemble_cost, head_cost, network_cost
 from .imagenet_heads import choose, head_rows
+from .scoring import StoredParticles, particles_batch
 
 
 def split_of(config: BankPart, num_images: int) -> Split:

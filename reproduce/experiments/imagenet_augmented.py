@@ -20,22 +20,11 @@ from epinet_eqx.pitman_yor import attach as attach_pitman_yor
 
 from ..banks import AUGMENTED_TEMPERATURES, NUM_AUGMENTED, augmented_anchors, augmented_log_probs
 from ..configs.imagenet import NETWORKS, BankPart, Heads
-from .banked import (
-    TAU,
-    Parts,
-    Row,
-    StoredParticles,
-    bank_of,
-    block_means,
-    draws_of,
-    losses_at,
-    particles_batch,
-    train_epinet,
-)
-from .banked import best_place as place_of_best
+from .banked import Parts, Row, bank_of, block_means, train_epinet
 from .imagenet import data_of, epinet_cost
 from .imagenet_costs import ensemble_cost, network_cost
 from .imagenet_heads import HEADS, choose, head_parameters
+from .scoring import TAU, StoredParticles, choose_temperature, draws_of, mean_losses, particles_batch
 
 Pairs = Float[np.ndarray, " pairs"]
 
@@ -65,8 +54,8 @@ class Judge:
 
     def temperature(self, enn: AbstractENN, tuning: Batch) -> float:
         """Return the temperature with the best joint loss on plain dyads, among those that are stored."""
-        marginal, joint = losses_at(enn, tuning, AUGMENTED_TEMPERATURES, self.bank.folds.tuning_samples, key=self.key)
-        return AUGMENTED_TEMPERATURES[place_of_best(marginal, joint, AUGMENTED_TEMPERATURES.index(1.0))]
+        draws = draws_of(enn, self.bank.folds.tuning_samples, key=self.key)
+        return choose_temperature(enn, [tuning], draws, AUGMENTED_TEMPERATURES)
 
     def losses(
         self, enn: AbstractENN, plain: Batch, augmented: Batch, num_samples: int | None = None
@@ -131,7 +120,9 @@ def _pitman_yor(judge: Judge, alpha: float) -> list[Row]:
     """Return the rows of a Pitman-Yor head whose noise is alike where features are alike."""
     parts, augmented = judge.parts(judge.own.as_batch("val")), judge.own.as_batch("augmented")
     examples = jax.tree.map(lambda leaf: leaf[:400], parts.training.x)
-    marginal, _ = losses_at(StoredParticles(1), _logits(parts.tuning), AUGMENTED_TEMPERATURES, 1, key=judge.key)
+    one = StoredParticles(1)
+    draws = draws_of(one, 1, key=judge.key)
+    marginal, _ = mean_losses(one, [_logits(parts.tuning)], draws, AUGMENTED_TEMPERATURES)
     temperature = AUGMENTED_TEMPERATURES[int(np.argmin(marginal))]
     enn = attach_pitman_yor(stored_base, examples, alpha=alpha, temperature=temperature, key=judge.key)
     found = judge.losses(enn, parts.test, augmented)

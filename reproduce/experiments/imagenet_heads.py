@@ -28,7 +28,8 @@ from epinet_eqx.training import fit, fit_ensemble
 
 from ..configs.banked import Folds
 from ..configs.imagenet import BankPart, Heads
-from .banked import Parts, Row, Split, bank_of, judged_rows, losses_at
+from .banked import Parts, Row, Split, bank_of, judged_rows
+from .scoring import best_place, draws_of, mean_losses
 
 
 class PairPosterior(AbstractENN):
@@ -334,15 +335,17 @@ def choose(
     """
     log_p = np.asarray(jax.nn.log_softmax(jnp.asarray(tuning.x["logits"])))
     own = -float(np.take_along_axis(log_p, np.asarray(tuning.y)[:, None], axis=1).mean())
-    best: tuple[float, float, AbstractENN, float] | None = None
-    for enn in made:
-        marginal, joint = losses_at(enn, tuning, folds.temperatures, num_samples, key=key)
-        for place, temperature in enumerate(folds.temperatures):
-            above = max(0.0, float(marginal[place]) - (1 + excess) * own)
-            if best is None or (above, float(joint[place])) < best[:2]:
-                best = (above, float(joint[place]), enn, temperature)
-    assert best is not None
-    return best[2], best[3]
+    tried = [
+        (enn, temperature, *losses)
+        for enn in made
+        for temperature, *losses in zip(
+            folds.temperatures,
+            *mean_losses(enn, [tuning], draws_of(enn, num_samples, key=key), folds.temperatures),
+            strict=True,
+        )
+    ]
+    _, _, marginal, joint = zip(*tried, strict=True)
+    return tried[best_place(marginal, joint, (1 + excess) * own)][:2]
 
 
 def head_rows(config: BankPart, split: Split, data: Batch, parameters: int, *, key: PRNGKeyArray) -> list[Row]:

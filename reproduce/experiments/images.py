@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
+import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from epinet_eqx import Tempered
@@ -20,7 +21,8 @@ from .image_memory import MemoryBackend
 from .image_pictures import KINDS, batch_rows
 from .image_plan import Planned, Planner
 from .image_scale import ScaleBackend
-from .image_scores import draws_of, joined, score
+from .image_scores import score
+from .scoring import TAU, draws_of, summary
 
 Rows = list[dict[str, Any]]
 
@@ -111,10 +113,12 @@ def _augmented(lab: Lab, families: Sequence[str]) -> Rows:
             plain = known[agent.name, agent.size]
             tempered = Tempered(agent.enn, plain["temperature"])
             draws = draws_of(tempered, protocol.num_samples, key=lab.key_of("indices", shared=True))
-            parts = [joint_log_loss(tempered, batch.x, batch.y, draws, tau=10) for batch in agent.batches("augmented")]
-            found = joined(parts)
-            result = {"augmented": float(found.mean), "augmented_error": float(found.standard_error)}
-            rows.append({**plain, **result})
+            parts = [
+                joint_log_loss(tempered, batch.x, batch.y, draws, tau=TAU).values
+                for batch in agent.batches("augmented")
+            ]
+            mean, error = summary(np.concatenate(parts))
+            rows.append({**plain, "augmented": mean, "augmented_error": error})
     return rows
 
 

@@ -21,7 +21,7 @@ from .replication_controls import Candidates, controls
 from .replication_human import human_rows
 from .replication_lab import Lab, count_parameters, member
 from .replication_rows import Agent, Bench, Rows, averaged
-from .replication_scores import Outputs
+from .replication_scores import outputs_of
 from .replication_shift import dyad_rows, shift_rows
 
 _AVERAGED = (
@@ -84,8 +84,8 @@ class Session:
     def _deviation(self, enn: Epinet, recipe: Recipe) -> float:
         """Return the standard deviation of an epinet's odd part over indices and classes, of a typical image."""
         x, _ = self.bench.at(self.lab.inputs_of(self.network, "test", recipe), self.lab.split.tuning[:_TYPICAL])
-        outputs = Outputs(Mirrored(enn), self.bench.indices(enn, _TYPICAL))
-        odd = np.asarray(outputs(jax.tree.map(jnp.asarray, x))) - x["logits"][:, None]
+        outputs = outputs_of(Mirrored(enn), self.bench.indices(enn, _TYPICAL), jax.tree.map(jnp.asarray, x))
+        odd = np.asarray(outputs) - x["logits"][:, None]
         odd = odd - odd.mean(axis=2, keepdims=True)
         return float(np.median(np.sqrt(np.mean(odd**2, axis=(1, 2)))))
 

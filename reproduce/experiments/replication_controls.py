@@ -25,8 +25,7 @@ from epinet_eqx.training import EpochBatches, fit, fit_many
 from ..configs.replication import Recipe
 from .replication_bank import LAST
 from .replication_lab import Lab
-from .replication_rows import Agent, Bench
-from .replication_scores import Outputs, Stored
+from .replication_rows import Agent, Bench, sampled, stored
 
 _NUM_CLASSES = 10
 _EPOCHS = 9
@@ -91,7 +90,7 @@ def _head(data: Batch, x: dict[str, np.ndarray], key: PRNGKeyArray) -> Agent:
     trained = fit(enn, data, CrossEntropy(l2=_L2), **_settings(data), num_index_samples=1, key=fit_key).enn
     assert isinstance(trained, Deterministic)
     logits = np.asarray(_outputs(trained, x))
-    return Agent(Stored(), logits[:, None], True, {})
+    return stored(logits[:, None])
 
 
 def _heads(data: Batch, x: dict[str, np.ndarray], key: PRNGKeyArray) -> Agent:
@@ -105,7 +104,7 @@ def _heads(data: Batch, x: dict[str, np.ndarray], key: PRNGKeyArray) -> Agent:
     enns = eqx.filter_vmap(make)(jr.split(init_key, _NUM_HEADS))
     trained = fit_many(enns, seen, CrossEntropy(l2=_L2), **_settings(data), num_index_samples=1, key=fit_key).enn
     logits = eqx.filter_vmap(_outputs, in_axes=(eqx.if_array(0), None))(trained, x["features"])
-    return Agent(Stored(), np.asarray(logits).transpose(1, 0, 2), True, {})
+    return stored(np.asarray(logits).transpose(1, 0, 2))
 
 
 def _laplace(bench: Bench, data: Batch, x: dict[str, np.ndarray], count: int) -> Candidates:
@@ -153,7 +152,7 @@ def _dropout(lab: Lab, network: str, count: int) -> Candidates:
         masks = jnp.where(kept, 1 / (1 - rate), 0.0)
         # The masks are given; the index only says of what shape they are.
         enn = Masked(weights=jnp.asarray(weights), index=GaussianIndex(LAST))
-        found.append((rate, Agent(Outputs(enn, masks), features, False, {})))
+        found.append((rate, sampled(enn, masks, features)))
     return found
 
 

@@ -11,9 +11,10 @@ from epinet_eqx.metrics import auroc
 
 from ..errors import ReproduceError
 from ..stats import rank_correlation
-from .replication_rows import Bench, Rows
-from .replication_scores import decompose, log_mean, log_probs, summary
+from .replication_rows import Agent, Bench, Rows
+from .replication_scores import decompose, log_mean, log_probs
 from .replication_shift import Seen
+from .scoring import summary
 
 # How often labels are drawn for each pair.
 _NUM_DRAWS = 8
@@ -78,7 +79,7 @@ def human_rows(bench: Bench, network: str, agents: Seen) -> Rows:
         chosen = bench.choose(agent, np.inf if name == "ensemble" else limit)
         agent, temperature = chosen.agent, chosen.temperature
         x, _ = bench.at(agent.x, positions)
-        found = _losses(agent.outputs, x, temperature, drawn, shares)
+        found = _losses(agent, x, temperature, drawn, shares)
         wrong = found["predicted"] != labels
         right, mistaken = (found["epistemic"][clear & which] for which in (~wrong, wrong))
         # Without any mistake, or with nothing else, there is nothing to detect.
@@ -111,13 +112,13 @@ def human_rows(bench: Bench, network: str, agents: Seen) -> Rows:
 
 
 def _losses(
-    outputs: Any, x: Any, temperature: float, drawn: dict[str, np.ndarray], shares: np.ndarray
+    agent: Agent, x: Any, temperature: float, drawn: dict[str, np.ndarray], shares: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Return joint losses of the draws, losses against the annotators, and the parts of the entropy, in batches."""
     found: dict[str, list[np.ndarray]] = {}
     for start in range(0, len(shares), _BATCH):
         own = {name: leaf[start : start + _BATCH] for name, leaf in x.items()} if isinstance(x, dict) else None
-        log_p = log_probs(outputs, x[start : start + _BATCH] if own is None else own, temperature)
+        log_p = log_probs(agent.enn, agent.draws, x[start : start + _BATCH] if own is None else own, temperature)
         mixture, aleatoric, epistemic = decompose(log_p)
         pairs = log_p.reshape(len(log_p) // 2, 2, *log_p.shape[1:])
         at = slice(start // 2, start // 2 + len(pairs))

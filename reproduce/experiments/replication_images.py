@@ -11,7 +11,8 @@ from jaxtyping import PRNGKeyArray
 from epinet_eqx import named_keys
 from epinet_eqx.data import CIFAR10_TRAIN, ArrayDataset, AugmentedDyads, cifar
 
-TAU = 10
+from .scoring import TAU
+
 STRENGTHS = (1, 2, 3, 4, 5)
 # Of pixels between 0 and 1: standard deviation of the noise, of the blur in pixels, and what is left of the contrast.
 _NOISE = (0.04, 0.08, 0.12, 0.18, 0.26)

@@ -9,11 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from epinet_eqx import AbstractENN
+from epinet_eqx import AbstractENN, Draws
+from epinet_eqx.losses import Batch
+from epinet_eqx.metrics import LossGrid
 
 from ..configs.replication import Study
 from .replication_lab import Lab
-from .replication_scores import Losses, Outputs, Stored, losses, summary
+from .replication_scores import BATCH
+from .scoring import StoredParticles, best_place, losses_of, summary, values_at
 
 Rows = list[dict[str, Any]]
 
@@ -22,18 +25,18 @@ class Agent(NamedTuple):
     """Something to judge.
 
     Attributes:
-        outputs: `Outputs` or `Stored`.
+        enn: the ENN.
+        draws: its indices.
         x: its input for all test images.
-        exact: whether the indices are all there are.
         known: what its rows say of it.
         scales: scales of a mirrored epinet to choose from; none for other agents.
         allowance: by which share its marginal loss may exceed the limit where its temperature is chosen.
         tag: what its losses on the tuning part are remembered by; nothing is remembered of an agent without.
     """
 
-    outputs: Any
+    enn: Any
+    draws: Draws
     x: Any
-    exact: bool
     known: dict[str, Any]
     scales: tuple[float, ...] = ()
     allowance: float = 0.0
@@ -68,11 +71,11 @@ class Bench:
 
     def agent(self, enn: AbstractENN, x: Any, count: int, /, **known: Any) -> Agent:
         """Return an ENN as an agent, at so many indices."""
-        return Agent(Outputs(enn, self.indices(enn, count)), x, False, known)
+        return sampled(enn, self.indices(enn, count), x, **known)
 
     def particles(self, networks: tuple[str, ...], /, **known: Any) -> Agent:
         """Return an ensemble of networks as an agent, exact."""
-        return Agent(Stored(), self.lab.particles(networks, "test"), True, known)
+        return stored(self.lab.particles(networks, "test"), **known)
 
     def choose(self, agent: Agent, limit: float = np.inf) -> Chosen:
         """Return the temperature, and the scale, with the smallest joint loss on the tuning part.
@@ -87,9 +90,8 @@ class Bench:
         ]
         if agent.tag is not None:
             self._tried[agent.tag] = found
-        allowed = [losses for losses in found if losses[2] <= limit * (1 + agent.allowance)]
-        # By the joint loss, which comes last, or by the marginal one.
-        best = min(allowed, key=lambda losses: losses[3]) if allowed else min(found, key=lambda losses: losses[2])
+        _, _, marginal, joint = zip(*found, strict=True)
+        best = found[best_place(marginal, joint, limit * (1 + agent.allowance))]
         return Chosen(at_scale(agent, best[0]), *best[1:])
 
     def _at_temperatures(self, agent: Agent, scale: float) -> list[tuple[float, float, float]]:
@@ -97,15 +99,15 @@ class Bench:
         study = self.study
         first = self.first(at_scale(agent, scale), study.num_samples)
         temperatures = study.cold_temperatures if agent.scales else study.temperatures
-        found = self.losses(first, self.lab.split.tuning, temperatures, (study.tau,), first_counts(first))
+        found = self.losses(first, self.lab.split.tuning, temperatures, (study.tau,))
         marginal, joint = found.marginal[:, -1].mean(axis=-1), found.joint[study.tau][:, -1].mean(axis=-1)
         return list(zip(temperatures, marginal.tolist(), joint.tolist(), strict=True))
 
     def first(self, agent: Agent, count: int) -> Agent:
         """Return the agent at its first indices only."""
-        if agent.exact or agent.outputs.zs.shape[0] <= count:
+        if agent.draws.exact or agent.draws.num_samples <= count:
             return agent
-        return agent._replace(outputs=eqx.tree_at(lambda o: o.zs, agent.outputs, agent.outputs.zs[:count]))
+        return agent._replace(draws=_given(agent.enn, agent.draws.take(count, 0)))
 
     def losses(
         self,
@@ -113,20 +115,20 @@ class Bench:
         positions: Int[np.ndarray, " images"],
         temperatures: tuple[float, ...],
         taus: tuple[int, ...],
-        counts: tuple[int, ...],
-    ) -> Losses:
-        """Return the losses of an agent on some test images."""
-        x, y = self.at(agent.x, positions)
-        return losses(agent.outputs, x, y, temperatures=temperatures, taus=taus, counts=counts)
+        counts: tuple[int, ...] | None = None,
+    ) -> LossGrid:
+        """Return the losses of an agent on some test images, by default at all its indices."""
+        batch = Batch(*self.at(agent.x, positions), positions)
+        return losses_of(agent.enn, [batch], agent.draws, temperatures=temperatures, taus=taus, counts=counts)
 
     @ft.cached_property
     def reference(self) -> dict[tuple[str, int], Float[np.ndarray, " pairs"]]:
         """The joint loss of each evaluation pair by the largest ensemble, for each kind of temperature and tau."""
         agent = self.particles(self.study.bank.networks[0].names("test"))
         temperatures = (1.0, self.choose(agent).temperature)
-        found = self.losses(agent, self.lab.split.evaluation, temperatures, self.study.taus, first_counts(agent))
+        found = self.losses(agent, self.lab.split.evaluation, temperatures, self.study.taus)
         return {
-            (kind, tau): found.joint[tau][number, -1]
+            (kind, tau): values_at(found, number, tau)["joint"][-1]
             for number, kind in enumerate(("untuned", "tuned"))
             for tau in self.study.taus
         }
@@ -136,8 +138,8 @@ class Bench:
         """Return the temperature that suits a network, and its log-loss of each evaluation image there."""
         agent = self.particles((network,))
         chosen = self.choose(agent)
-        found = self.losses(agent, self.lab.split.evaluation, (chosen.temperature,), (1,), (1,))
-        return chosen, found.marginal[0, -1]
+        found = self.losses(agent, self.lab.split.evaluation, (chosen.temperature,), (1,))
+        return chosen, values_at(found, 0, 1)["marginal"][-1]
 
     def rows(
         self,
@@ -160,7 +162,7 @@ class Bench:
         """
         limit = np.inf if base is None else self.base(base)[0].marginal
         chosen = self.choose(agent, limit)
-        counts = first_counts(agent) if agent.exact else counts
+        counts = (agent.draws.num_samples,) if agent.draws.exact else counts
         rows = []
         for kind in kinds:
             own, temperature = (agent, 1.0) if kind == "untuned" else (chosen.agent, chosen.temperature)
@@ -174,17 +176,17 @@ class Bench:
                         "scale": scale_of(own),
                         "tau": tau,
                         "num_samples": count,
-                        "exact": agent.exact,
-                        "error": float(found.wrong[0, place].mean()),
-                        **_named("marginal", found.marginal[0, place]),
-                        **_named("joint", found.joint[tau][0, place]),
-                        **_named("difference", found.joint[tau][0, place] - self.reference[kind, tau]),
-                        **self._beside_base(base, found.marginal[0, place]),
+                        "exact": found.exact,
+                        "error": float(values["error"][place].mean()),
+                        **_named("marginal", values["marginal"][place]),
+                        **_named("joint", values["joint"][place]),
+                        **_named("difference", values["joint"][place] - self.reference[kind, tau]),
+                        **self._beside_base(base, values["marginal"][place]),
                         "tuning_marginal": chosen.marginal,
                         "tuning_joint": chosen.joint,
                         "tuning_limit": float(limit),
                     }
-                    for tau in taus
+                    for tau, values in ((tau, values_at(found, 0, tau)) for tau in taus)
                 ]
         return rows
 
@@ -193,24 +195,33 @@ class Bench:
         return {} if base is None else _named("excess", marginal - self.base(base)[1])
 
 
+def _given(enn: AbstractENN, zs: Any) -> Draws:
+    """Return given indices as draws."""
+    return Draws.given(enn.index, zs, batch_size=BATCH)
+
+
+def sampled(enn: AbstractENN, zs: Any, x: Any, /, **known: Any) -> Agent:
+    """Return an ENN at given indices as an agent."""
+    return Agent(enn, _given(enn, zs), x, known)
+
+
+def stored(x: Float[np.ndarray, "images particles classes"], /, **known: Any) -> Agent:
+    """Return outputs that are there already as an agent: those of particles, all equally likely."""
+    enn = StoredParticles(x.shape[1])
+    return Agent(enn, Draws.all(enn.index, batch_size=BATCH), x, known)
+
+
 def at_scale(agent: Agent, scale: float) -> Agent:
     """Return a mirrored epinet with its odd part at another scale, and other agents as they are."""
     if not agent.scales:
         return agent
-    where = lambda outputs: outputs.enn.scale.content  # noqa: E731
-    return agent._replace(outputs=eqx.tree_at(where, agent.outputs, jnp.asarray(scale, dtype=jnp.float32)))
+    where = lambda enn: enn.scale.content  # noqa: E731
+    return agent._replace(enn=eqx.tree_at(where, agent.enn, jnp.asarray(scale, dtype=jnp.float32)))
 
 
 def scale_of(agent: Agent) -> float:
     """Return the scale of a mirrored epinet; 1 for other agents."""
-    return float(agent.outputs.enn.scale.content) if agent.scales else 1.0
-
-
-def first_counts(agent: Agent) -> tuple[int, ...]:
-    """Return the number of all indices of an agent."""
-    if not agent.exact:
-        return (agent.outputs.zs.shape[0],)
-    return (agent.x.shape[1],)
+    return float(agent.enn.scale.content) if agent.scales else 1.0
 
 
 def _named(name: str, values: Float[np.ndarray, " groups"]) -> dict[str, float]:

@@ -8,9 +8,10 @@ from jaxtyping import Float
 
 from epinet_eqx.metrics import auroc
 
-from .replication_images import TAU, shifts
+from .replication_images import shifts
 from .replication_rows import Agent, Bench, Rows
-from .replication_scores import decompose, log_mean, log_probs, losses, summary
+from .replication_scores import decompose, log_mean, log_probs
+from .scoring import TAU, summary, values_at
 
 Seen = Sequence[tuple[str, Agent, Callable[[str], Any]]]
 """Agents by name, each with what it sees of other images."""
@@ -34,11 +35,9 @@ def dyad_rows(bench: Bench, network: str, agents: Seen) -> Rows:
     for name, agent, see in agents:
         chosen = bench.choose(agent, np.inf if name == "ensemble" else limit)
         agent, temperature = chosen.agent, chosen.temperature
-        counts = (agent.x.shape[1],) if agent.exact else (agent.outputs.zs.shape[0],)
-        x, y = bench.at(agent.x, images)
-        plain = losses(agent.outputs, x, y, temperatures=(temperature,), taus=(TAU,), counts=counts).joint[TAU][0, 0]
+        plain = values_at(bench.losses(agent, images, (temperature,), (TAU,)), 0)["joint"][0]
         labels = lab.labels("dyads")[draws]
-        log_p = log_probs(agent.outputs, _taken(see("dyads"), draws), temperature)
+        log_p = log_probs(agent.enn, agent.draws, _taken(see("dyads"), draws), temperature)
         own = log_p[np.arange(len(labels)), :, labels].reshape(len(pairs), TAU, -1)
         drawn = -log_mean(own.sum(axis=1), axis=-1)
         rows += [
@@ -47,7 +46,7 @@ def dyad_rows(bench: Bench, network: str, agents: Seen) -> Rows:
                 "network": network,
                 "temperature": temperature,
                 "tau": TAU,
-                "num_samples": counts[0],
+                "num_samples": agent.draws.num_samples,
                 "num_pairs": len(pairs),
                 "sampling": sampling,
                 **dict(zip(("joint", "joint_error"), summary(values), strict=True)),
@@ -74,11 +73,11 @@ def shift_rows(bench: Bench, network: str, agents: Seen) -> Rows:
         chosen = bench.choose(agent, np.inf if name == "ensemble" else limit)
         agent, temperature = chosen.agent, chosen.temperature
         x, _ = bench.at(agent.x, clean)
-        inside = _scores(log_probs(agent.outputs, x, temperature))
+        inside = _scores(log_probs(agent.enn, agent.draws, x, temperature))
         shifted = see("shifted")
         for number, (kind, strength) in enumerate(shifts()):
             positions = number * count + clean
-            log_p = log_probs(agent.outputs, _taken(shifted, positions), temperature)
+            log_p = log_probs(agent.enn, agent.draws, _taken(shifted, positions), temperature)
             outside = _scores(log_p)
             labels = lab.labels("shifted")[positions]
             wrong = np.argmax(decompose(log_p)[0], axis=-1) != labels
