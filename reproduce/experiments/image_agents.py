@@ -12,6 +12,7 @@ import jax.random as jr
 from jaxtyping import Array, PRNGKeyArray
 
 from epinet_eqx import AbstractENN, named_keys
+from epinet_eqx.combinators import OnTrunk
 from epinet_eqx.losses import Batch
 from epinet_eqx.networks import AbstractNetwork
 
@@ -73,10 +74,31 @@ class Agent:
     copies: int = 1
 
 
+class Trainer(Protocol):
+    """What is done with a training that is asked for: it is run, or noted in a plan (`image_plan.Planner`)."""
+
+    def __call__(self, train: Callable[[], Any], plan: Callable[[], tuple[Any, Any]]) -> Any:
+        """Return what was trained, or what stands for it.
+
+        Args:
+            train: trains.
+            plan: returns the training as a plan lists it, or None for what follows from others, and what stands for
+                its result.
+        """
+        ...
+
+
+def run_training(train: Callable[[], Any], plan: Callable[[], tuple[Any, Any]]) -> Any:
+    """Train."""
+    del plan
+    return train()
+
+
 class Backend(Protocol):
     """How networks are made and trained: all that differs between tiers."""
 
     seed: Seed
+    trainer: Trainer
 
     @property
     def num_classes(self) -> int:
@@ -116,7 +138,7 @@ class Backend(Protocol):
         training: images.Training,
         *,
         num_index_samples: int = 1,
-        recipe: images.EpinetRecipe | None = None,
+        recipe: images.EpinetRecipe | images.BaselineRecipe | None = None,
         key: PRNGKeyArray,
     ) -> Any:
         """Return an ENN, trained.
@@ -131,8 +153,28 @@ class Backend(Protocol):
         """
         ...
 
-    def baseline(self, name: str) -> AbstractENN:
-        """Return a trained baseline."""
+    def dropout(self) -> AbstractENN:
+        """Return a trained network with dropout; one mask per index."""
+        ...
+
+    def mimo(self) -> AbstractENN:
+        """Return a trained network of two inputs and two outputs."""
+        ...
+
+    def on_trunk(
+        self, name: str, make_head: Callable[[int, PRNGKeyArray], AbstractENN], *, bounded: bool = False
+    ) -> OnTrunk:
+        """Return an ENN on the features of a network, both trained together.
+
+        Args:
+            name: what it is called.
+            make_head: makes the ENN from the number of features and a key.
+            bounded: whether the layers of the network are spectrally bounded.
+        """
+        ...
+
+    def posterior(self, enn: OnTrunk) -> AbstractENN:
+        """Return an `SNGP` on a trunk with the posterior of its output weights given the training data."""
         ...
 
     def pictures(self, kind: str) -> Any:

@@ -1,6 +1,5 @@
 """Operations of a prediction at the paper's sizes, counted by XLA on shapes: nothing is trained, nothing runs."""
 
-import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -9,13 +8,12 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
-from epinet_eqx.combinators import Prior
-from epinet_eqx.epinet import Epinet, NetworkEnsemble, Reads, attach
-from epinet_eqx.networks import ConvNet, resnet_v2, with_statistics
+from epinet_eqx.epinet import Epinet
+from epinet_eqx.networks import resnet_v2, with_statistics
 
 from ..configs.images import CountedCosts
 from ..record import Row
-from .image_lab import OnImage
+from .image_lab import epinet_on
 
 
 def _is_shape(leaf: Any) -> bool:
@@ -39,23 +37,10 @@ def _size(tree: Any) -> int:
 
 def epinet_of(config: CountedCosts, *, key: PRNGKeyArray) -> Epinet:
     """Return the epinet of the paper on a ResNet of the paper."""
-    recipe, shape = config.epinet, (3, config.image_size, config.image_size)
     base_key, conv_key, key = jr.split(key, 3)
     base = with_statistics(*resnet_v2(config.depth, config.num_classes, key=base_key))
-
-    def member(key: PRNGKeyArray) -> OnImage:
-        return OnImage(ConvNet(shape, config.num_classes, **dataclasses.asdict(recipe.conv), key=key), shape)
-
-    conv = Reads(NetworkEnsemble(member, recipe.index_dim, key=conv_key), "input")
-    return attach(
-        base,
-        out_size=config.num_classes,
-        index_dim=recipe.index_dim,
-        hidden=recipe.hidden,
-        prior_scale=jnp.asarray(recipe.matched_scale),
-        priors=(Prior(conv, jnp.asarray(recipe.conv_scale)),),
-        key=key,
-    )
+    shape = (3, config.image_size, config.image_size)
+    return epinet_on(base, config.epinet, shape, config.num_classes, prior_key=conv_key, key=key)
 
 
 def run(config: CountedCosts, *, key: PRNGKeyArray) -> list[Row]:

@@ -16,8 +16,7 @@ from epinet_eqx.networks import MLP, AbstractNetwork, ConvNet
 
 from ..configs.images import EpinetRecipe, Protocol
 from .image_agents import Agent, Backend
-
-BASELINES = ("dropout", "mimo", "sngp", "het")
+from .image_baselines import BASELINES
 
 
 class OnImage(AbstractNetwork):
@@ -70,6 +69,41 @@ class Cooled(AbstractNetwork):
         return output / self.temperature.value, features
 
 
+def epinet_on(
+    base: AbstractNetwork,
+    recipe: EpinetRecipe,
+    image_shape: tuple[int, int, int],
+    num_classes: int,
+    *,
+    prior_key: PRNGKeyArray,
+    key: PRNGKeyArray,
+) -> Epinet:
+    """Return an epinet with both of the paper's priors: of its own architecture, and of small conv nets on the image.
+
+    Args:
+        base: the network that it is put on.
+        recipe: the epinet.
+        image_shape: shape of an image.
+        num_classes: number of classes.
+        prior_key: random key of the conv nets.
+        key: random key of all else.
+    """
+
+    def member(key: PRNGKeyArray) -> OnImage:
+        return OnImage(ConvNet(image_shape, num_classes, **dataclasses.asdict(recipe.conv), key=key), image_shape)
+
+    conv = Reads(NetworkEnsemble(member, recipe.index_dim, key=prior_key), "input")
+    return attach(
+        base,
+        out_size=num_classes,
+        index_dim=recipe.index_dim,
+        hidden=recipe.hidden,
+        prior_scale=jnp.asarray(recipe.matched_scale),
+        priors=(Prior(conv, jnp.asarray(recipe.conv_scale)),),
+        key=key,
+    )
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lab:
     """The agents of one seed: what is trained, and in which relation to each other; how is up to the backend."""
@@ -114,25 +148,11 @@ class Lab:
 
     def _build(self, size: int, recipe: EpinetRecipe, init_key: PRNGKeyArray, prior_key: PRNGKeyArray) -> Epinet:
         """Return an epinet on the frozen base of a size."""
-        shape, num_classes = self.backend.image_shape, self.backend.num_classes
-
-        def member(key: PRNGKeyArray) -> OnImage:
-            conv = dataclasses.asdict(recipe.conv)
-            return OnImage(ConvNet(shape, num_classes, **conv, key=key), shape)
-
         base = self.base(size)
         if recipe.base_temperature != 1.0:
             base = Cooled(base, Frozen(jnp.asarray(recipe.base_temperature)))
-        conv = Reads(NetworkEnsemble(member, recipe.index_dim, key=prior_key), "input")
-        return attach(
-            base,
-            out_size=num_classes,
-            index_dim=recipe.index_dim,
-            hidden=recipe.hidden,
-            prior_scale=jnp.asarray(recipe.matched_scale),
-            priors=(Prior(conv, jnp.asarray(recipe.conv_scale)),),
-            key=init_key,
-        )
+        shape, num_classes = self.backend.image_shape, self.backend.num_classes
+        return epinet_on(base, recipe, shape, num_classes, prior_key=prior_key, key=init_key)
 
     def epinet(self, size: int, recipe: EpinetRecipe, *, name: str = "epinet") -> Agent:
         """Return an epinet on the frozen base of a size, trained by a recipe; recipes of equal shapes begin alike."""
@@ -178,5 +198,5 @@ class Lab:
     def baseline(self, name: str) -> Agent:
         """Return a baseline by its name, on a network of the smallest size."""
         if name not in self._baselines:
-            self._baselines[name] = self._agent(name, self.protocol.sizes[0], self.backend.baseline(name))
+            self._baselines[name] = self._agent(name, self.protocol.sizes[0], BASELINES[name](self.backend))
         return self._baselines[name]

@@ -15,16 +15,18 @@ import optax
 from jaxtyping import Array, PRNGKeyArray
 
 from epinet_eqx import AbstractENN, load, named_keys, save
-from epinet_eqx.bayes import Deterministic, Ensemble
+from epinet_eqx.baselines import MIMO, MIMOLoss, SpectrallyBounded, mimo_batch, with_posterior
+from epinet_eqx.bayes import Deterministic, Ensemble, dropout_mlp
+from epinet_eqx.combinators import OnTrunk
 from epinet_eqx.data import AugmentedDyads, Normalization
 from epinet_eqx.losses import Batch, CrossEntropy
-from epinet_eqx.networks import MLP, AbstractNetwork
+from epinet_eqx.networks import MLP, AbstractNetwork, headless
 from epinet_eqx.training import EpistemicObjective, EpochBatches, fit, fit_ensemble, init_state, train_step
 
-from ..configs.images import EpinetRecipe, Training
-from .image_agents import Agent, Seed
+from ..configs.images import BaselineRecipe, EpinetRecipe, Training
+from .image_agents import Agent, Seed, Trainer, run_training
 from .image_data import Splits, read_splits
-from .image_plan import Planner
+from .image_plan import Planned, num_bytes
 
 
 def settings_of(training: Training, num_train: int) -> dict[str, Any]:
@@ -77,10 +79,10 @@ class _Undone:
 class MemoryBackend:
     """Data and networks in memory; ensembles are trained as one program."""
 
-    def __init__(self, seed: Seed, planner: Planner | None = None):
-        """Initialize with a seed; with a planner, nothing is trained, and it is told of all that would be."""
+    def __init__(self, seed: Seed, trainer: Trainer = run_training):
+        """Initialize with a seed, and what is done with trainings."""
         self.seed = seed
-        self.planner = planner
+        self.trainer = trainer
 
     @ft.cached_property
     def data(self) -> Splits:
@@ -136,39 +138,46 @@ class MemoryBackend:
         training: Training,
         *,
         num_index_samples: int = 1,
-        recipe: EpinetRecipe | None = None,
+        recipe: EpinetRecipe | BaselineRecipe | None = None,
         key: PRNGKeyArray,
     ) -> Any:
         """Return an ENN trained on the training data of this seed."""
         enn = build()
-        if self.planner is not None:
-            self.plan(name, enn, training, num_index_samples=num_index_samples, recipe=recipe)
-            return enn
 
         def train() -> Any:
             options = {**settings_of(training, self.num_train), "num_index_samples": num_index_samples}
             return fit(enn, self.data.train, loss_of(training), **options, key=key).enn
 
-        return kept(self.seed.place(name, training, num_index_samples, *([recipe] if recipe else [])), enn, train)
+        place = self.seed.place(name, training, num_index_samples, *([recipe] if recipe else []))
+        objective = EpistemicObjective(loss_of(training), num_index_samples=num_index_samples)
+        return self.trainer(
+            lambda: kept(place, enn, train),
+            lambda: (self._planned(name, enn, training, objective, detail=recipe), enn),
+        )
 
-    def plan(
-        self, name: str, enn: AbstractENN, training: Training, *, loss: Any = None, data: Any = None, **more: Any
-    ) -> None:
-        """Tell the planner of a training.
+    def _planned(
+        self,
+        name: str,
+        enn: AbstractENN,
+        training: Training,
+        objective: EpistemicObjective,
+        *,
+        data: Any = None,
+        copies: int = 1,
+        detail: Any = None,
+    ) -> Planned:
+        """Return a training as a plan lists it.
 
         Args:
             name: what is trained.
             enn: the ENN before training.
             training: how it is trained.
-            loss: its loss, by default that of the training.
+            objective: what is minimized.
             data: examples, by default those for training.
-            more: `num_index_samples`, and the number of `copies`.
+            copies: how many such networks there are.
+            detail: what tells it from others of this name.
         """
-        assert self.planner is not None
         settings = settings_of(training, self.num_train)
-        objective = EpistemicObjective(
-            loss_of(training) if loss is None else loss, num_index_samples=more.get("num_index_samples", 1)
-        )
         optimizer = settings["optimizer"]
         batch = jax.tree.map(lambda leaf: leaf[: training.batch_size], self.data.train if data is None else data)
         arrays, rest = eqx.partition(init_state(enn, optimizer, key=self.seed.key_of(f"planned {name}")), eqx.is_array)
@@ -177,8 +186,15 @@ class MemoryBackend:
             new, metrics = train_step(eqx.combine(arrays, rest), batch, objective, optimizer)
             return eqx.filter(new, eqx.is_array), metrics["loss"]
 
-        copies, steps = more.get("copies", 1), settings["num_steps"]
-        self.planner.add(name, step, (arrays, batch), steps=steps, copies=copies, kept=enn, detail=more.get("recipe"))
+        return Planned(
+            name=name,
+            step=step,
+            arguments=(arrays, batch),
+            steps=settings["num_steps"],
+            copies=copies,
+            disk=num_bytes(enn),
+            detail=detail,
+        )
 
     @ft.cached_property
     def particles(self) -> Ensemble:
@@ -188,10 +204,6 @@ class MemoryBackend:
         # Its values are used by no one.
         keys = jax.random.split(self.seed.key_of("like"), count)
         like = Ensemble(eqx.filter_vmap(lambda key: self.make_network(size, key))(keys))
-        if self.planner is not None:
-            network = self.make_network(size, self.seed.key_of("planned"))
-            self.plan(f"particle {size}", Deterministic(network), training, copies=count)
-            return like
 
         def train() -> Ensemble:
             return fit_ensemble(
@@ -203,7 +215,13 @@ class MemoryBackend:
                 key=self.seed.key_of("particles"),
             ).model
 
-        return kept(self.seed.place("particles", training, size, count), like, train)
+        def plan() -> tuple[Planned, Ensemble]:
+            one = Deterministic(self.make_network(size, self.seed.key_of("planned")))
+            objective = EpistemicObjective(loss_of(training), num_index_samples=1)
+            return self._planned(f"particle {size}", one, training, objective, copies=count), like
+
+        place = self.seed.place("particles", training, size, count)
+        return self.trainer(lambda: kept(place, like, train), plan)
 
     def base(self, size: int) -> AbstractNetwork:
         """Return a trained network of a size; the smallest is the first particle."""
@@ -226,11 +244,56 @@ class MemoryBackend:
         enn = Ensemble(particles)
         return Agent(name="ensemble", size=size, enn=enn, batches=self.batches, counted=enn)
 
-    def baseline(self, name: str) -> AbstractENN:
-        """Return a trained baseline."""
-        from .image_memory_baselines import BASELINES
+    def dropout(self) -> AbstractENN:
+        """Return a trained network with dropout; one mask per index."""
+        init_key, fit_key = named_keys(self.seed.key_of("dropout"), "init", "fit")
+        recipe, size = self.seed.protocol.baselines, self.seed.protocol.sizes[0]
 
-        return BASELINES[name](self, self.seed.key_of(name))
+        def build() -> AbstractENN:
+            return dropout_mlp(self.num_pixels, self.num_classes, (size, size), rate=recipe.dropout_rate, key=init_key)
+
+        return self.fit("dropout", build, self.seed.protocol.training, recipe=recipe, key=fit_key)
+
+    def mimo(self) -> AbstractENN:
+        """Return a network of two inputs and two outputs, trained on pairs that are drawn anew in every epoch."""
+        init_key, pair_key, fit_key = named_keys(self.seed.key_of("mimo"), "init", "pairs", "fit")
+        size, training = self.seed.protocol.sizes[0], self.seed.protocol.training
+        network = MLP(2 * self.num_pixels, 2 * self.num_classes, (size, size), feature_layers=(), key=init_key)
+        loss = MIMOLoss(loss_of(training))
+        pairs = jax.jit(lambda epoch: mimo_batch(self.data.train, key=jax.random.fold_in(pair_key, epoch)))
+
+        def train() -> Any:
+            settings = settings_of(training, self.num_train)
+            settings["num_steps"] //= training.epochs
+            state: Any = Deterministic(network)
+            for epoch in range(training.epochs):
+                key = jax.random.fold_in(fit_key, epoch)
+                state = fit(state, pairs(epoch), loss, **settings, key=key).state
+            return state.model.network
+
+        def plan() -> tuple[Planned, Any]:
+            objective = EpistemicObjective(loss, num_index_samples=1)
+            return self._planned("mimo", Deterministic(network), training, objective, data=pairs(0)), network
+
+        return MIMO(self.trainer(lambda: kept(self.seed.place("mimo", training, size), network, train), plan))
+
+    def on_trunk(
+        self, name: str, make_head: Callable[[int, PRNGKeyArray], AbstractENN], *, bounded: bool = False
+    ) -> OnTrunk:
+        """Return an ENN on the features of a network, both trained together."""
+        trunk_key, head_key, fit_key = named_keys(self.seed.key_of(name), "trunk", "head", "fit")
+        protocol = self.seed.protocol
+
+        def build() -> AbstractENN:
+            trunk = headless(self.make_network(protocol.sizes[0], trunk_key))
+            head = make_head(trunk.feature_dim, head_key)
+            return OnTrunk(SpectrallyBounded(trunk) if bounded else trunk, head)
+
+        return self.fit(name, build, protocol.training, recipe=protocol.baselines, key=fit_key)
+
+    def posterior(self, enn: OnTrunk) -> AbstractENN:
+        """Return an `SNGP` on a trunk with the posterior of its output weights given the training data."""
+        return with_posterior(enn, self.data.train.x)
 
     def pictures(self, kind: str) -> AugmentedDyads:
         """Return dyadic batches to look at."""

@@ -54,46 +54,16 @@ class Planned:
 
 
 class Planner:
-    """Keeps a list of the trainings that a protocol asks for, each once."""
+    """The trainer that trains nothing: it lists the trainings that a protocol asks for, each once."""
 
     def __init__(self):
         """Initialize without entries."""
         self.trainings: list[Planned] = []
 
-    def add(
-        self,
-        name: str,
-        step: Callable[..., Any],
-        arguments: tuple[Any, ...],
-        *,
-        steps: int,
-        copies: int = 1,
-        kept: Any,
-        outputs: int = 0,
-        detail: Any = None,
-    ) -> None:
-        """Take a training into the list, unless it is there.
-
-        Args:
-            name: see `Planned`, as for those that follow.
-            step: see there.
-            arguments: see there.
-            steps: see there.
-            copies: see there.
-            kept: arrays that stay on the disk of each.
-            outputs: further bytes on the disk for each: what is computed with it.
-            detail: see `Planned`.
-        """
-        if any((known.name, known.detail) == (name, detail) for known in self.trainings):
-            return
-        self.trainings.append(
-            Planned(
-                name=name,
-                step=step,
-                arguments=arguments,
-                steps=steps,
-                copies=copies,
-                disk=num_bytes(kept) + outputs,
-                detail=detail,
-            )
-        )
+    def __call__(self, train: Callable[[], Any], plan: Callable[[], tuple[Planned | None, Any]]) -> Any:
+        """Take a training into the list, unless it is there, and return what stands for its result."""
+        planned, result = plan()
+        known = [(own.name, own.detail) for own in self.trainings]
+        if planned is not None and (planned.name, planned.detail) not in known:
+            self.trainings.append(planned)
+        return result

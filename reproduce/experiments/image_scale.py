@@ -1,9 +1,11 @@
 """Image protocols at scale: ResNets on a mesh of all devices, with checkpoints; outputs of particles in banks."""
 
 import functools as ft
+import operator
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -14,26 +16,30 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, PRNGKeyArray
 
 from epinet_eqx import AbstractENN, load, named_keys, save
-from epinet_eqx.bayes import Deterministic
+from epinet_eqx.baselines import MIMO, SpectrallyBoundedStateful
+from epinet_eqx.bayes import Deterministic, MCDropout
+from epinet_eqx.combinators import OnTrunk
 from epinet_eqx.data import AugmentedDyads, FeatureBank, Loader, Source
-from epinet_eqx.losses import Batch
-from epinet_eqx.networks import AbstractNetwork, with_statistics
+from epinet_eqx.losses import Batch, CrossEntropy
+from epinet_eqx.networks import AbstractNetwork, headless, with_statistics
 from epinet_eqx.training import (
     AbstractObjective,
     Checkpoints,
     EpistemicObjective,
     JsonlMetrics,
     StatefulObjective,
+    TrunkObjective,
     data_mesh,
     init_state,
     make_train_step,
     train,
 )
 
-from ..configs.images import EpinetRecipe, Training
+from ..configs.images import BaselineRecipe, EpinetRecipe, Training
 from ..errors import ReproduceError
-from .image_agents import Agent, Seed
-from .image_plan import Planner, is_shape
+from .image_agents import Agent, Seed, Trainer, run_training
+from .image_plan import Planned, is_shape, num_bytes
+from .image_scale_baselines import MIMOObjective, gram_of, kernels_of_blocks
 from .image_scale_outputs import CHUNK, DrawnSource, stored_batches
 from .image_scale_recipes import FAMILIES, loss_of, optimizer_of
 from .image_sources import Facts, Images, Prepared, Shares, known_facts, open_images, share, sizes_of
@@ -52,12 +58,10 @@ def _on_first_device(tree: Any) -> Any:
 class ScaleBackend:
     """Data in a folder, ResNets on a mesh. What is trained is kept, and found again."""
 
-    def __init__(self, seed: Seed, planner: Planner | None = None):
-        """Initialize with a seed; with a planner, nothing is read or trained, and it is told of all that would be."""
-        if seed.inputs.networks is None and planner is None:
-            raise ValueError("`inputs` must say where networks are kept; got None.")
+    def __init__(self, seed: Seed, trainer: Trainer = run_training):
+        """Initialize with a seed, and what is done with trainings; nothing is read yet."""
         self.seed = seed
-        self.planner = planner
+        self.trainer = trainer
         self.mesh = data_mesh()
         self._data_key = seed.key_of("data", shared=True)
         batch_size, parts = seed.protocol.training.batch_size, self.mesh.size * seed.inputs.accumulate
@@ -79,10 +83,8 @@ class ScaleBackend:
 
     @ft.cached_property
     def facts(self) -> Facts:
-        """Numbers and shapes of the data set."""
-        if self.planner is None:
-            return self.images.facts
-        return known_facts(self.seed.protocol, self.seed.inputs, key=self._data_key)
+        """Numbers and shapes of the data set, which is not read for them where they are public."""
+        return known_facts(self.seed.protocol, self.seed.inputs) or self.images.facts
 
     @property
     def num_classes(self) -> int:
@@ -164,68 +166,68 @@ class ScaleBackend:
             objective: what is minimized.
             training: how.
             place: what its place depends on beside the training, see `Seed.place`.
-            copies: how many such networks there are, for the planner.
-            outputs: bytes that are computed with it, for the planner.
-            detail: what tells it from others of this name, for the planner.
+            copies: how many such networks there are, for a plan.
+            outputs: bytes that are computed with it, for a plan.
+            detail: what tells it from others of this name, for a plan.
             key: random key.
         """
         init_key, data_key, step_key = named_keys(key, "init", "data", "steps")
-        num_train = sizes_of(self.seed.protocol, self.facts)[0]
-        optimizer, steps = optimizer_of(training, num_train)
+        optimizer, steps = optimizer_of(training, sizes_of(self.seed.protocol, self.facts)[0])
 
         def begin() -> Any:
             model, model_state = make(init_key)
             return init_state(model, optimizer, model_state=model_state, key=step_key)
 
-        if self.planner is not None:
-            state = eqx.filter_eval_shape(begin)
-            self._plan(name, state, objective, optimizer, training, steps, copies, outputs, detail)
-            return state.model, state.model_state
-        folder = self.seed.place(name, training, *place)
-        assert folder is not None
-        loader = Loader(
-            self.shares.train,
-            batch_size=training.batch_size,
-            transforms=self.images.augment or self.images.decode,
-            normalization=self.images.normalization,
-            num_threads=self._threads(),
-            num_workers=self.seed.inputs.loaders,
-            key=data_key,
-        )
-        with loader:
-            result = train(
-                begin(),
-                loader,
-                objective,
-                optimizer=optimizer,
-                num_steps=steps,
-                mesh=self.mesh,
-                microbatches=self.seed.inputs.accumulate,
-                checkpoints=Checkpoints(folder, keep_last=1, keep_best=0),
-                checkpoint_every=-(-steps // _NUM_CHECKPOINTS),
-                callbacks=(JsonlMetrics(folder / "metrics.jsonl"),),
-                progress=sys.stderr.isatty(),
+        def run() -> tuple[Any, Any]:
+            folder = self._place(name, training, *place)
+            loader = Loader(
+                self.shares.train,
+                batch_size=training.batch_size,
+                transforms=self.images.augment or self.images.decode,
+                normalization=self.images.normalization,
+                num_threads=self._threads(),
+                num_workers=self.seed.inputs.loaders,
+                key=data_key,
             )
-        return _on_first_device((result.state.model, result.state.model_state))
+            with loader:
+                result = train(
+                    begin(),
+                    loader,
+                    objective,
+                    optimizer=optimizer,
+                    num_steps=steps,
+                    mesh=self.mesh,
+                    microbatches=self.seed.inputs.accumulate,
+                    checkpoints=Checkpoints(folder, keep_last=1, keep_best=0),
+                    checkpoint_every=-(-steps // _NUM_CHECKPOINTS),
+                    callbacks=(JsonlMetrics(folder / "metrics.jsonl"),),
+                    progress=sys.stderr.isatty(),
+                )
+            return _on_first_device((result.state.model, result.state.model_state))
 
-    def _plan(
-        self,
-        name: str,
-        state: Any,
-        objective: AbstractObjective,
-        optimizer: optax.GradientTransformation,
-        training: Training,
-        steps: int,
-        copies: int,
-        outputs: int,
-        detail: Any,
-    ) -> None:
-        """Tell the planner of a training, by shapes only."""
-        assert self.planner is not None
+        def plan() -> tuple[Planned, tuple[Any, Any]]:
+            state = eqx.filter_eval_shape(begin)
+            step, arguments = self._planned_step(state, objective, optimizer, training.batch_size)
+            disk = num_bytes(arguments[0]) + outputs
+            own = {"steps": steps, "copies": copies, "disk": disk, "detail": detail}
+            return Planned(name=name, step=step, arguments=arguments, **own), (state.model, state.model_state)
+
+        return self.trainer(run, plan)
+
+    def _place(self, name: str, *configs: Any) -> Path:
+        """Return where something is kept."""
+        place = self.seed.place(name, *configs)
+        if place is None:
+            raise ValueError("`inputs` must say where networks are kept; got None.")
+        return place
+
+    def _planned_step(
+        self, state: Any, objective: AbstractObjective, optimizer: optax.GradientTransformation, size: int
+    ) -> tuple[Callable[..., Any], tuple[Any, Any]]:
+        """Return a step on a batch of this size as a function of arrays, and their shapes."""
         copied, spread = (NamedSharding(self.mesh, PartitionSpec(*axes)) for axes in ((), ("data",)))
         arrays, rest = eqx.partition(state, is_shape)
         arrays = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=copied), arrays)
-        size = training.batch_size
         shapes = {"x": ((size, *self.image_shape), jnp.float32), "y": ((size,), jnp.int32), "i": ((size,), jnp.int32)}
         batch = {name: jax.ShapeDtypeStruct(*shape, sharding=spread) for name, shape in shapes.items()}
         step = make_train_step(objective, optimizer, mesh=self.mesh, microbatches=self.seed.inputs.accumulate)
@@ -234,9 +236,7 @@ class ScaleBackend:
             new, metrics = step(eqx.combine(arrays, rest), Batch(**batch))
             return eqx.filter(new, eqx.is_array), metrics
 
-        self.planner.add(
-            name, run, (arrays, batch), steps=steps, copies=copies, kept=arrays, outputs=outputs, detail=detail
-        )
+        return run, (arrays, batch)
 
     def _one(self, name: str, size: int, *, copies: int = 1, key: PRNGKeyArray) -> AbstractNetwork:
         """Return one trained network, with its running statistics fixed."""
@@ -257,10 +257,9 @@ class ScaleBackend:
     def _particle(self, number: int) -> AbstractNetwork:
         """Return a particle; each has its own initialization and its own order of the data."""
         key = jax.random.fold_in(self.seed.key_of("particles"), number)
-        size, copies = self.seed.protocol.sizes[0], 1
-        if self.planner is not None:
-            number, copies = 0, max(self.seed.protocol.ensemble_sizes)
-        return self._one(f"particle {number}", size, copies=copies, key=key)
+        protocol = self.seed.protocol
+        # A plan asks for the first only, which stands for all.
+        return self._one(f"particle {number}", protocol.sizes[0], copies=max(protocol.ensemble_sizes), key=key)
 
     def base(self, size: int) -> AbstractNetwork:
         """Return a trained network of a size; the smallest is the first particle."""
@@ -270,8 +269,7 @@ class ScaleBackend:
 
     def _bank(self, name: str, size: int, network: Callable[[], AbstractNetwork]) -> FeatureBank:
         """Return the outputs of a network on everything that it is scored on, computed once."""
-        folder = self.seed.place(f"{name} outputs", self.seed.protocol.training, size, *_evaluated(self.seed))
-        assert folder is not None
+        folder = self._place(f"{name} outputs", self.seed.protocol.training, size, *_evaluated(self.seed))
         if not (folder / "done").is_file():
             trained = network()
 
@@ -288,13 +286,12 @@ class ScaleBackend:
     def _agent(self, name: str, size: int, networks: dict[str, Callable[[], AbstractNetwork]], depth: int) -> Agent:
         """Return an agent whose outputs are stored."""
         counted = Deterministic(next(iter(networks.values()))())
-        if self.planner is not None:
-            return Agent(name=name, size=size, enn=counted, batches=self.batches, counted=counted, copies=len(networks))
-        banks = [self._bank(key, depth, network) for key, network in networks.items()]
-        enn = StoredParticles(len(banks))
-        return Agent(
-            name=name, size=size, enn=enn, batches=stored_batches(banks), counted=counted, copies=len(networks)
-        )
+
+        def batches(split: str) -> Iterator[Batch]:
+            return stored_batches([self._bank(key, depth, network) for key, network in networks.items()], split)
+
+        count = len(networks)
+        return Agent(name=name, size=size, enn=StoredParticles(count), batches=batches, counted=counted, copies=count)
 
     def alone(self, size: int, network: AbstractNetwork) -> Agent:
         """Return the base network of a size as an agent."""
@@ -313,7 +310,7 @@ class ScaleBackend:
         training: Training,
         *,
         num_index_samples: int = 1,
-        recipe: EpinetRecipe | None = None,
+        recipe: EpinetRecipe | BaselineRecipe | None = None,
         key: PRNGKeyArray,
     ) -> Any:
         """Return an ENN without running statistics, such as one on a frozen network, trained on the mesh."""
@@ -328,29 +325,81 @@ class ScaleBackend:
         )
         return enn
 
-    def baseline(self, name: str) -> AbstractENN:
-        """Return a trained baseline."""
-        from .image_scale_baselines import BASELINES
+    def _baseline_network(self, num_classes: int, *, key: PRNGKeyArray, **options: Any) -> Any:
+        """Return a network of the baselines' family, of the smallest size, and its state."""
+        protocol = self.seed.protocol
+        return self.make(protocol.sizes[0], num_classes, family=protocol.baselines.networks, **options, key=key)
 
-        return BASELINES[name](self, self.seed.key_of(name))
+    def _train_baseline(
+        self,
+        name: str,
+        make: Callable[[PRNGKeyArray], tuple[Any, Any]],
+        objective: Callable[[CrossEntropy], AbstractObjective],
+    ) -> tuple[Any, Any]:
+        """Return a trained baseline and its state."""
+        protocol, recipe = self.seed.protocol, self.seed.protocol.baselines
+        training = recipe.training or protocol.training
+        place = [protocol.sizes[0], recipe]
+        key = self.seed.key_of(name)
+        return self.train(name, make, objective(loss_of(training)), training, place=place, key=key)
 
-    def kept_array(self, name: str, shape: tuple[int, ...], compute: Callable[[], Array]) -> Array:
-        """Return an array that was computed before, from its file; if there is none, compute and write it.
+    def dropout(self) -> AbstractENN:
+        """Return a trained network with dropout of channels; one mask per index."""
+        rate = self.seed.protocol.baselines.dropout_rate
 
-        Args:
-            name: what it is called; it depends on the protocol.
-            shape: its shape.
-            compute: returns it.
-        """
-        folder = self.seed.place(name, self.seed.protocol)
-        assert folder is not None
-        file = folder.with_name(f"{folder.name}.safetensors")
-        if file.is_file():
-            return load(file, {"array": jnp.zeros(shape)})["array"]
-        found = compute()
-        file.parent.mkdir(parents=True, exist_ok=True)
-        save(file, {"array": found})
-        return found
+        def make(key: PRNGKeyArray) -> tuple[Any, Any]:
+            return self._baseline_network(self.num_classes, dropout=rate, key=key)
+
+        return MCDropout(with_statistics(*self._train_baseline("dropout", make, StatefulObjective)).masked)
+
+    def mimo(self) -> AbstractENN:
+        """Return a trained network of two images and two outputs."""
+        repeats = self.seed.protocol.baselines.mimo_repeats
+
+        def make(key: PRNGKeyArray) -> tuple[Any, Any]:
+            return self._baseline_network(2 * self.num_classes, in_channels=2 * self.image_shape[0], key=key)
+
+        def objective(loss: CrossEntropy) -> AbstractObjective:
+            return MIMOObjective(loss, repeats, self.mesh)
+
+        return MIMO(with_statistics(*self._train_baseline("mimo", make, objective)))
+
+    def on_trunk(
+        self, name: str, make_head: Callable[[int, PRNGKeyArray], AbstractENN], *, bounded: bool = False
+    ) -> OnTrunk:
+        """Return an ENN on the features of a network, whose statistics are fixed; both are trained together."""
+
+        def make(key: PRNGKeyArray) -> tuple[Any, Any]:
+            trunk_key, head_key = named_keys(key, "trunk", "head")
+            trunk, state = self._baseline_network(self.num_classes, key=trunk_key)
+            trunk = headless(trunk)
+            if bounded:
+                trunk = SpectrallyBoundedStateful(trunk, where=kernels_of_blocks)
+            return (trunk, make_head(trunk.feature_dim, head_key)), state
+
+        def objective(loss: CrossEntropy) -> AbstractObjective:
+            return TrunkObjective(loss, num_index_samples=1)
+
+        (trunk, enn), state = self._train_baseline(name, make, objective)
+        return OnTrunk(with_statistics(trunk, state), enn)
+
+    def posterior(self, enn: OnTrunk) -> AbstractENN:
+        """Return an `SNGP` on a trunk with the posterior of its output weights given the training data, one pass."""
+
+        def compute() -> AbstractENN:
+            inner: Any = enn.enn
+            file = self._place("gram", self.seed.protocol).with_suffix(".safetensors")
+            if file.is_file():
+                gram = load(file, {"gram": jnp.zeros((inner.weight.shape[0],) * 2)})["gram"]
+            else:
+                source = Prepared(self.shares.train, self.images.decode, self.images.normalization)
+                with self.loader(source, CHUNK) as loader:
+                    gram = ft.reduce(operator.add, (gram_of(enn, batch.x) for batch in loader))
+                file.parent.mkdir(parents=True, exist_ok=True)
+                save(file, {"gram": gram})
+            return enn.with_enn(inner.with_gram(gram))
+
+        return self.trainer(compute, lambda: (None, enn))
 
     def pictures(self, kind: str) -> AugmentedDyads:
         """Return dyadic batches to look at."""

@@ -1,7 +1,7 @@
 """What is evaluated at scale: stored outputs of particles, and draws of augmented batches."""
 
 import functools as ft
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from epinet_eqx.data import AugmentedDyads, FeatureBank
@@ -35,11 +35,7 @@ class DrawnSource:
         return self.dyads.describe(position // TAU)
 
 
-def stored_batches(banks: Sequence[FeatureBank]) -> Callable[[str], Iterator[Batch]]:
-    """Return how the outputs of several networks are read, side by side."""
-
-    def read(split: str) -> Iterator[Batch]:
-        for start in range(0, banks[0].splits[split], CHUNK):
-            yield particles_batch([bank.as_batch(split, start=start, stop=start + CHUNK) for bank in banks])
-
-    return read
+def stored_batches(banks: Sequence[FeatureBank], split: str) -> Iterator[Batch]:
+    """Yield the outputs of several networks, side by side."""
+    for start in range(0, banks[0].splits[split], CHUNK):
+        yield particles_batch([bank.as_batch(split, start=start, stop=start + CHUNK) for bank in banks])

@@ -267,11 +267,9 @@ def open_images(protocol: Protocol, inputs: Inputs, *, key: PRNGKeyArray) -> Ima
         raise ReproduceError(f"{protocol.dataset} cannot be read from {inputs.data_dir}: {error}{expected}") from error
 
 
-def known_facts(protocol: Protocol, inputs: Inputs, *, key: PRNGKeyArray) -> Facts:
-    """Return numbers and shapes of a data set, without reading it where they are public and no folder was named."""
-    if protocol.dataset in FACTS and inputs.data_dir is None:
-        return FACTS[protocol.dataset]
-    return open_images(protocol, inputs, key=key).facts
+def known_facts(protocol: Protocol, inputs: Inputs) -> Facts | None:
+    """Return numbers and shapes of a data set where they are public and no folder was named."""
+    return FACTS.get(protocol.dataset) if inputs.data_dir is None else None
 
 
 class Shares(NamedTuple):

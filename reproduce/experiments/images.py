@@ -15,8 +15,9 @@ from epinet_eqx.metrics import joint_log_loss
 from ..configs.images import Part, changed
 from ..inputs import NOTHING, Inputs
 from ..record import Row
-from .image_agents import Agent, Backend, Seed
-from .image_lab import BASELINES, Lab
+from .image_agents import Agent, Backend, Seed, Trainer, run_training
+from .image_baselines import BASELINES
+from .image_lab import Lab
 from .image_memory import MemoryBackend
 from .image_pictures import KINDS, batch_rows
 from .image_plan import Planned, Planner
@@ -142,18 +143,16 @@ _PARTS: dict[str, Callable[[Lab], Rows]] = {
 }
 
 
-def _lab(config: Part, inputs: Inputs, key: PRNGKeyArray, planner: Planner | None = None) -> Lab:
+def _lab(config: Part, inputs: Inputs, key: PRNGKeyArray, trainer: Trainer) -> Lab:
     """Return the lab of a seed, whose backend is that of its networks."""
     seed = Seed(protocol=config.protocol, number=config.seed, key=key, inputs=inputs)
-    make: Callable[[Seed, Planner | None], Backend] = (
-        MemoryBackend if config.protocol.networks == "mlp" else ScaleBackend
-    )
-    return Lab(backend=make(seed, planner))
+    make: Callable[[Seed, Trainer], Backend] = MemoryBackend if config.protocol.networks == "mlp" else ScaleBackend
+    return Lab(backend=make(seed, trainer))
 
 
 def run(configs: Sequence[Part], *, inputs: Inputs = NOTHING, key: PRNGKeyArray) -> Iterator[list[Row]]:
     """Yield the rows of the parts of one seed, each as soon as it is there."""
-    lab = _lab(configs[0], inputs, key)
+    lab = _lab(configs[0], inputs, key, run_training)
     for config in configs:
         yield [{"part": config.part, **row} for row in _PARTS[config.part](lab)]
 
