@@ -1,11 +1,30 @@
-"""What the figures of the Pitman-Yor head on the testbed share: divergences of agents with and without it."""
+"""What the figures of the Pitman-Yor head on the testbed share: settings, divergences of agents with and without it."""
 
 import math
+from typing import Any
 
 from matplotlib.axes import Axes
 
+from ..artifact import Tolerance
 from ..stats import PROBLEMS, Rows, where
 from ..style import AGENTS
+from ._testbed import TESTBED
+
+HEAD: dict[str, Any] = {
+    **TESTBED,
+    "session": "testbed",
+    "order": 1,
+    "run": "testbed_head:score",
+    "data": "Neural Testbed",
+    "tolerances": {
+        **TESTBED["tolerances"],
+        "own_joint": Tolerance(absolute=0.1, relative=0.1),
+        "own_joint_error": Tolerance(absolute=0.05, relative=0.2),
+        "gain": Tolerance(absolute=0.1, relative=0.1),
+    },
+    "place": "Ours, Theorem 5, on the problems of Section 5",
+}
+"""Fields of the artifacts."""
 
 
 def draw_scores(ax: Axes, judged: Rows) -> None:

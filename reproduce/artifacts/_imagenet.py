@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FormatStrFormatter, LogLocator, NullLocator
 
 from ..artifact import Artifact
-from ..claims import Claim, Difference, Ratio, RelativeChange, Select, at_least, at_most, equals, select
+from ..claims import Claim, Difference, Ratio, RelativeChange, Select, at_most, equals, select
 from ..configs import Config
 from ..stats import Each, Paired, Rows, values_of, where
 from ..style import AGENTS, MUTED, add_legend
-from ._images import COSTS, LOSSES, METRICS, NUM_SAMPLES, banked
+from ._images import COSTS, LOSSES, METRICS, NUM_SAMPLES, banked, scaling_claims_of
 
 DATA = "seven public networks, stored outputs on 4,000 validation images of ImageNet, one seed per fold"
 FIRST = "resnet50"
@@ -73,68 +73,37 @@ NOT_AT_HAND = select(agent="100 particles of one architecture")
 
 def scaling_claims(artifact: str) -> tuple[Claim, ...]:
     """Return the paper's claims about base networks, ensembles and epinets, and ours."""
-    return (
-        Claim(
-            f"{artifact}-ensemble",
-            "The epinet on the smallest network predicts jointly better than the largest ensemble of it.",
-            "joint log-loss, epinet - 100 particles of ResNet-50, which are not at hand",
-            Difference("joint", EPINET, NOT_AT_HAND, PER_BLOCK),
-            at_most(0),
-        ),
-        Claim(
-            f"{artifact}-base",
-            "The epinet predicts jointly better than its base network.",
-            "joint log-loss, epinet - base, ResNet-50",
-            Difference("joint", EPINET, BASE, PER_BLOCK),
-            at_most(0),
-        ),
-        Claim(
-            f"{artifact}-size",
-            "The epinet has less than twice the parameters of its base network.",
-            "parameters, epinet / base, ResNet-50",
-            Ratio("parameters", EPINET, BASE, Each(("block",))),
-            at_most(2),
-        ),
-        Claim(
-            f"{artifact}-error",
-            "The epinet leaves the classification error of networks as it is.",
-            "relative difference in error, ResNet-50",
-            RelativeChange("error", EPINET, BASE, PER_BLOCK),
-            equals(0, tolerance=0.1),
-        ),
-        Claim(
-            f"{artifact}-marginal",
-            "The epinet leaves the marginal log-loss of networks as it is.",
-            "relative difference in marginal log-loss, ResNet-50",
-            RelativeChange("marginal", EPINET, BASE, PER_BLOCK),
-            equals(0, tolerance=0.1),
-        ),
-        Claim(
-            f"{artifact}-growth",
-            "Ensembles gain more in joint log-loss by more particles than networks by more layers.",
-            "change in joint log-loss, 100 particles of ResNet-50, which are not at hand, - ResNet-200",
-            Difference("joint", NOT_AT_HAND, BASE, PER_BLOCK),
-            at_most(0),
-        ),
-        Claim(
-            f"{artifact}-larger",
-            "Larger networks predict marginals better.",
-            "marginal log-loss, EfficientNet-Lite2 - EfficientNet-Lite0",
-            Difference(
-                "marginal",
-                of("resnet", network="efficientnet_lite2"),
-                of("resnet", network="efficientnet_lite0"),
-                PER_BLOCK,
+    smaller, larger = (of("resnet", network=f"efficientnet_lite{number}") for number in (0, 2))
+    paper = scaling_claims_of(
+        artifact,
+        {
+            "ensemble": (
+                "joint log-loss, epinet - 100 particles of ResNet-50, which are not at hand",
+                Difference("joint", EPINET, NOT_AT_HAND, PER_BLOCK),
             ),
-            at_most(0),
-        ),
-        Claim(
-            f"{artifact}-ensemble-marginal",
-            "In marginal log-loss, the largest ensemble does not reach the largest network.",
-            "marginal log-loss, 100 particles of ResNet-50, which are not at hand, - ResNet-200",
-            Difference("marginal", NOT_AT_HAND, BASE, PER_BLOCK),
-            at_least(0),
-        ),
+            "base": ("joint log-loss, epinet - base, ResNet-50", Difference("joint", EPINET, BASE, PER_BLOCK)),
+            "size": ("parameters, epinet / base, ResNet-50", Ratio("parameters", EPINET, BASE, Each(("block",)))),
+            "error": ("relative difference in error, ResNet-50", RelativeChange("error", EPINET, BASE, PER_BLOCK)),
+            "marginal": (
+                "relative difference in marginal log-loss, ResNet-50",
+                RelativeChange("marginal", EPINET, BASE, PER_BLOCK),
+            ),
+            "growth": (
+                "change in joint log-loss, 100 particles of ResNet-50, which are not at hand, - ResNet-200",
+                Difference("joint", NOT_AT_HAND, BASE, PER_BLOCK),
+            ),
+            "larger": (
+                "marginal log-loss, EfficientNet-Lite2 - EfficientNet-Lite0",
+                Difference("marginal", larger, smaller, PER_BLOCK),
+            ),
+            "ensemble-marginal": (
+                "marginal log-loss, 100 particles of ResNet-50, which are not at hand, - ResNet-200",
+                Difference("marginal", NOT_AT_HAND, BASE, PER_BLOCK),
+            ),
+        },
+    )
+    return (
+        *paper,
         Claim(
             f"{artifact}-mixed",
             "The epinet on ResNet-50 predicts jointly better than an ensemble of seven architectures.",

@@ -10,7 +10,19 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from ..artifact import Artifact, Tolerance
-from ..claims import Claim, Difference, Ratio, RelativeChange, Select, at_least, at_most, equals, select
+from ..claims import (
+    Claim,
+    Difference,
+    Measure,
+    Ratio,
+    RelativeChange,
+    Rule,
+    Select,
+    at_least,
+    at_most,
+    equals,
+    select,
+)
 from ..configs import Config
 from ..configs.image_paper import full_protocol
 from ..configs.images import ImageStudy, Protocol, small
@@ -171,6 +183,37 @@ SIZES = Paired(within=("size",), of_ratios=True)
 """Seeds, each averaged over networks of all sizes."""
 
 
+_SCALING: Mapping[str, tuple[str, Rule]] = {
+    "ensemble": (
+        "The epinet on the smallest network predicts jointly better than the largest ensemble of it.",
+        at_most(0),
+    ),
+    "base": ("The epinet predicts jointly better than its base network.", at_most(0)),
+    "size": ("The epinet has less than twice the parameters of its base network.", at_most(2)),
+    "error": ("The epinet leaves the classification error of networks as it is.", equals(0, tolerance=0.1)),
+    "marginal": ("The epinet leaves the marginal log-loss of networks as it is.", equals(0, tolerance=0.1)),
+    "growth": ("Ensembles gain more in joint log-loss by more particles than networks by more layers.", at_most(0)),
+    "larger": ("Larger networks predict marginals better.", at_most(0)),
+    "ensemble-marginal": (
+        "In marginal log-loss, the largest ensemble does not reach the largest network.",
+        at_least(0),
+    ),
+}
+"""What the paper says of base networks, ensembles and epinets, with the rules, whatever they are trained on."""
+
+
+def scaling_claims_of(artifact: str, measures: Mapping[str, tuple[str, Measure]]) -> tuple[Claim, ...]:
+    """Return the paper's claims about base networks, ensembles and epinets.
+
+    Args:
+        artifact: id of the figure.
+        measures: for each claim what is measured, in words, and the measure.
+    """
+    return tuple(
+        Claim(f"{artifact}-{name}", statement, *measures[name], rule) for name, (statement, rule) in _SCALING.items()
+    )
+
+
 def scaling_claims(
     artifact: str,
     *,
@@ -205,61 +248,26 @@ def scaling_claims(
             found.append(over.difference(large, small, "joint", "joint"))
         return Measurement(found[0].value - found[1].value, math.hypot(*(one.standard_error for one in found)))
 
-    return (
-        Claim(
-            f"{artifact}-ensemble",
-            "The epinet on the smallest network predicts jointly better than the largest ensemble of it.",
-            "joint log-loss, epinet - largest ensemble",
-            Difference("joint", own, ensemble, over),
-            at_most(0),
-        ),
-        Claim(
-            f"{artifact}-base",
-            "The epinet predicts jointly better than its base network.",
-            "joint log-loss, epinet - base",
-            Difference("joint", own, resnet, over),
-            at_most(0),
-        ),
-        Claim(
-            f"{artifact}-size",
-            "The epinet has less than twice the parameters of its base network.",
-            "parameters, epinet / base",
-            Ratio("parameters", own, resnet, Each((runs,))),
-            at_most(2),
-        ),
-        Claim(
-            f"{artifact}-error",
-            "The epinet leaves the classification error of networks as it is.",
-            "relative difference in error, mean over sizes",
-            RelativeChange("error", *changes),
-            equals(0, tolerance=0.1),
-        ),
-        Claim(
-            f"{artifact}-marginal",
-            "The epinet leaves the marginal log-loss of networks as it is.",
-            "relative difference in marginal log-loss, mean over sizes",
-            RelativeChange("marginal", *changes),
-            equals(0, tolerance=0.1),
-        ),
-        Claim(
-            f"{artifact}-growth",
-            "Ensembles gain more in joint log-loss by more particles than networks by more layers.",
-            "change in joint log-loss from smallest to largest, ensemble - base",
-            growth,
-            at_most(0),
-        ),
-        Claim(
-            f"{artifact}-larger",
-            "Larger networks predict marginals better.",
-            "marginal log-loss, largest - smallest base",
-            Difference("marginal", of("resnet", size=LARGEST, **shown), resnet, over),
-            at_most(0),
-        ),
-        Claim(
-            f"{artifact}-ensemble-marginal",
-            "In marginal log-loss, the largest ensemble does not reach the largest network.",
-            "marginal log-loss, largest ensemble - largest base",
-            Difference("marginal", ensemble, of("resnet", size=LARGEST, **shown), over),
-            at_least(0),
-        ),
+    largest = of("resnet", size=LARGEST, **shown)
+    return scaling_claims_of(
+        artifact,
+        {
+            "ensemble": ("joint log-loss, epinet - largest ensemble", Difference("joint", own, ensemble, over)),
+            "base": ("joint log-loss, epinet - base", Difference("joint", own, resnet, over)),
+            "size": ("parameters, epinet / base", Ratio("parameters", own, resnet, Each((runs,)))),
+            "error": ("relative difference in error, mean over sizes", RelativeChange("error", *changes)),
+            "marginal": (
+                "relative difference in marginal log-loss, mean over sizes",
+                RelativeChange("marginal", *changes),
+            ),
+            "growth": ("change in joint log-loss from smallest to largest, ensemble - base", growth),
+            "larger": (
+                "marginal log-loss, largest - smallest base",
+                Difference("marginal", largest, resnet, over),
+            ),
+            "ensemble-marginal": (
+                "marginal log-loss, largest ensemble - largest base",
+                Difference("marginal", ensemble, largest, over),
+            ),
+        },
     )

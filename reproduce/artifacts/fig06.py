@@ -1,11 +1,13 @@
 """Figure 6: as Figure 2, with the uncertainty baselines; at the paper's numbers of indices, and at equal ones."""
 
+from collections.abc import Mapping
+
 from matplotlib.figure import Figure
 
 from ..claims import Claim, Difference, Select, at_most, select
 from ..configs.imagenet import BankStudy
 from ..configs.images import PAIRS
-from ..stats import SEEDS
+from ..stats import SEEDS, Design
 from ..style import AGENTS, add_legend
 from . import _imagenet
 from ._images import EPINET, METRICS, NUM_SAMPLES, PAPER_COUNTS, TRAINED, Rows, draw_row, image_artifact, of, shown_at
@@ -27,6 +29,40 @@ def _draw_from_scratch(rows: Rows) -> Figure:
     return figure
 
 
+_BETTER = {
+    "dropout": "than dropout.",
+    "mimo": "than mimo.",
+    "sngp": "than sngp.",
+    "het": "than het.",
+    "dropout-equal": "than dropout also with as many indices.",
+    "sngp-equal": "than sngp also with as many indices.",
+    "laplace": "than a Laplace approximation of the last layer.",
+    "head": "than a head of its capacity without an index.",
+}
+"""What the epinet predicts jointly better than, by the name of a claim."""
+_IN_PAPER = ("dropout", "mimo", "sngp", "het")
+
+
+def _claims(over: Design, compared: Mapping[str, tuple[str, Select, Select]]) -> tuple[Claim, ...]:
+    """Return the claims that joint predictions of the epinet are better than others.
+
+    Args:
+        over: what means are over.
+        compared: for each claim what the epinet is compared with, in words, its rows and those of the others.
+    """
+    found = []
+    for name, (words, own, others) in compared.items():
+        statement = f"The epinet predicts jointly better {_BETTER.get(name)}"
+        if name == "no-prior":
+            statement = "With its prior the epinet predicts jointly better than without."
+        difference = Difference("joint", own, others, over)
+        location = "" if name in _IN_PAPER else "beyond the paper"
+        found.append(
+            Claim(f"fig06-{name}", statement, f"joint log-loss, epinet - {words}", difference, at_most(0), location)
+        )
+    return tuple(found)
+
+
 _FROM_SCRATCH = image_artifact(
     title="The same with the uncertainty baselines",
     label="fig:imagenet_overall_all",
@@ -40,82 +76,24 @@ _FROM_SCRATCH = image_artifact(
         " below with one number for all."
     ),
     place="Section 6, Figure 6",
-    claims=(
-        Claim(
-            "fig06-dropout",
-            "The epinet predicts jointly better than dropout.",
-            "joint log-loss, epinet - dropout (M = 10 for dropout)",
-            Difference("joint", EPINET, of("dropout", indices=10), SEEDS),
-            at_most(0),
-        ),
-        Claim(
-            "fig06-mimo",
-            "The epinet predicts jointly better than mimo.",
-            "joint log-loss, epinet - mimo",
-            Difference("joint", EPINET, of("mimo"), SEEDS),
-            at_most(0),
-        ),
-        Claim(
-            "fig06-sngp",
-            "The epinet predicts jointly better than sngp.",
-            "joint log-loss, epinet - sngp (M = 10 for sngp)",
-            Difference("joint", EPINET, of("sngp", indices=10), SEEDS),
-            at_most(0),
-        ),
-        Claim(
-            "fig06-het",
-            "The epinet predicts jointly better than het.",
-            "joint log-loss, epinet - het",
-            Difference("joint", EPINET, of("het"), SEEDS),
-            at_most(0),
-        ),
-        Claim(
-            "fig06-dropout-equal",
-            "The epinet predicts jointly better than dropout also with as many indices.",
-            "joint log-loss, epinet - dropout, M = 1000 for both",
-            Difference("joint", EPINET, of("dropout"), SEEDS),
-            at_most(0),
-            location="beyond the paper",
-        ),
-        Claim(
-            "fig06-sngp-equal",
-            "The epinet predicts jointly better than sngp also with as many indices.",
-            "joint log-loss, epinet - sngp, M = 1000 for both",
-            Difference("joint", EPINET, of("sngp"), SEEDS),
-            at_most(0),
-            location="beyond the paper",
-        ),
-        Claim(
-            "fig06-no-prior",
-            "With its prior the epinet predicts jointly better than without.",
-            "joint log-loss, epinet - the same without prior",
-            Difference("joint", EPINET, of("epinet without prior"), SEEDS),
-            at_most(0),
-            location="beyond the paper",
-        ),
-        Claim(
-            "fig06-head",
-            "The epinet predicts jointly better than a head of its capacity without an index.",
-            "joint log-loss, epinet - deterministic head",
-            Difference("joint", EPINET, of("deterministic head"), SEEDS),
-            at_most(0),
-            location="beyond the paper",
-        ),
+    claims=_claims(
+        SEEDS,
+        {
+            "dropout": ("dropout (M = 10 for dropout)", EPINET, of("dropout", indices=10)),
+            "mimo": ("mimo", EPINET, of("mimo")),
+            "sngp": ("sngp (M = 10 for sngp)", EPINET, of("sngp", indices=10)),
+            "het": ("het", EPINET, of("het")),
+            "dropout-equal": ("dropout, M = 1000 for both", EPINET, of("dropout")),
+            "sngp-equal": ("sngp, M = 1000 for both", EPINET, of("sngp")),
+            "no-prior": ("the same without prior", EPINET, of("epinet without prior")),
+            "head": ("deterministic head", EPINET, of("deterministic head")),
+        },
     ),
     draw=_draw_from_scratch,
 )
 
 _EQUAL = 100
 _HEADS = ("dropout", "sngp", "het", "laplace", "heads")
-
-
-def _less(name: str, statement: str, quantity: str, first: Select, second: Select, location: str = "") -> Claim:
-    """Return the claim that joint predictions are better than others."""
-    difference = Difference("joint", first, second, _imagenet.PER_BLOCK)
-    return Claim(f"fig06-{name}", statement, quantity, difference, at_most(0), location)
-
-
-_OURS = "beyond the paper"
 _EPINET, _EPINET_EQUAL = _imagenet.EPINET, _imagenet.of("epinet", indices=_EQUAL)
 
 ARTIFACT = _imagenet.bank_artifact(
@@ -136,75 +114,47 @@ ARTIFACT = _imagenet.bank_artifact(
         "samples, as in the paper; below, all have as many. The baseline mimo needs a network of its own and is "
         "left out."
     ),
-    claims=(
-        _less(
-            "dropout",
-            "The epinet predicts jointly better than dropout.",
-            "joint log-loss, epinet - dropout on the features of ResNet-50 (M = 10)",
-            _EPINET,
-            _imagenet.of("dropout", indices=10),
-        ),
-        _less(
-            "mimo",
-            "The epinet predicts jointly better than mimo.",
-            "joint log-loss, epinet - mimo, for which there is no public network",
-            _EPINET,
-            _imagenet.NOT_AT_HAND,
-        ),
-        _less(
-            "sngp",
-            "The epinet predicts jointly better than sngp.",
-            "joint log-loss, epinet - sngp's random features on ResNet-50 (M = 10)",
-            _EPINET,
-            _imagenet.of("sngp", indices=10),
-        ),
-        _less(
-            "het",
-            "The epinet predicts jointly better than het.",
-            f"joint log-loss, epinet - het on the features of ResNet-50, M = {_EQUAL} for both",
-            _EPINET_EQUAL,
-            _imagenet.of("het", indices=_EQUAL),
-        ),
-        _less(
-            "dropout-equal",
-            "The epinet predicts jointly better than dropout also with as many indices.",
-            f"joint log-loss, epinet - dropout on the features of ResNet-50, M = {_EQUAL} for both",
-            _EPINET_EQUAL,
-            _imagenet.of("dropout", indices=_EQUAL),
-            _OURS,
-        ),
-        _less(
-            "sngp-equal",
-            "The epinet predicts jointly better than sngp also with as many indices.",
-            f"joint log-loss, epinet - sngp's random features on ResNet-50, M = {_EQUAL} for both",
-            _EPINET_EQUAL,
-            _imagenet.of("sngp", indices=_EQUAL),
-            _OURS,
-        ),
-        _less(
-            "laplace",
-            "The epinet predicts jointly better than a Laplace approximation of the last layer.",
-            f"joint log-loss, epinet - last-layer Laplace on ResNet-50, M = {_EQUAL} for both",
-            _EPINET_EQUAL,
-            _imagenet.of("laplace", indices=_EQUAL),
-            _OURS,
-        ),
-        _less(
-            "no-prior",
-            "With its prior the epinet predicts jointly better than without.",
-            "joint log-loss, epinet - the same without prior, temperature 1, M = 300",
-            select(row="default"),
-            select(row="matched prior scale", value=0),
-            _OURS,
-        ),
-        _less(
-            "head",
-            "The epinet predicts jointly better than a head of its capacity without an index.",
-            "joint log-loss, epinet - deterministic head, ResNet-50",
-            _EPINET,
-            _imagenet.of("deterministic"),
-            _OURS,
-        ),
+    claims=_claims(
+        _imagenet.PER_BLOCK,
+        {
+            "dropout": (
+                "dropout on the features of ResNet-50 (M = 10)",
+                _EPINET,
+                _imagenet.of("dropout", indices=10),
+            ),
+            "mimo": ("mimo, for which there is no public network", _EPINET, _imagenet.NOT_AT_HAND),
+            "sngp": (
+                "sngp's random features on ResNet-50 (M = 10)",
+                _EPINET,
+                _imagenet.of("sngp", indices=10),
+            ),
+            "het": (
+                f"het on the features of ResNet-50, M = {_EQUAL} for both",
+                _EPINET_EQUAL,
+                _imagenet.of("het", indices=_EQUAL),
+            ),
+            "dropout-equal": (
+                f"dropout on the features of ResNet-50, M = {_EQUAL} for both",
+                _EPINET_EQUAL,
+                _imagenet.of("dropout", indices=_EQUAL),
+            ),
+            "sngp-equal": (
+                f"sngp's random features on ResNet-50, M = {_EQUAL} for both",
+                _EPINET_EQUAL,
+                _imagenet.of("sngp", indices=_EQUAL),
+            ),
+            "laplace": (
+                f"last-layer Laplace on ResNet-50, M = {_EQUAL} for both",
+                _EPINET_EQUAL,
+                _imagenet.of("laplace", indices=_EQUAL),
+            ),
+            "no-prior": (
+                "the same without prior, temperature 1, M = 300",
+                select(row="default"),
+                select(row="matched prior scale", value=0),
+            ),
+            "head": ("deterministic head, ResNet-50", _EPINET, _imagenet.of("deterministic")),
+        },
     ),
 )
 

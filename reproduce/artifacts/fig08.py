@@ -6,7 +6,7 @@ from ..artifact import Tolerance
 from ..claims import Claim, Difference, Select, at_most, select
 from ..configs.imagenet import BankStudy
 from ..configs.images import PAIRS
-from ..stats import LARGEST, SEEDS
+from ..stats import LARGEST, SEEDS, Design
 from ..style import AGENTS, add_legend
 from . import _imagenet
 from ._images import EPINET, LOSSES, Rows, draw_agents, image_artifact, of
@@ -27,6 +27,18 @@ def _draw_from_scratch(rows: Rows) -> Figure:
     return figure
 
 
+def _less(name: str, others: str, words: str, first: Select, second: Select, over: Design, location: str = "") -> Claim:
+    """Return the claim that the epinet is better than others."""
+    return Claim(
+        f"fig08-{name}",
+        f"Under augmented dyadic sampling, too, the epinet is better than {others}.",
+        f"augmented joint log-loss, {words}",
+        Difference("augmented", first, second, over),
+        at_most(0),
+        location,
+    )
+
+
 _FROM_SCRATCH = image_artifact(
     title="Joint log-loss under augmented dyadic sampling",
     label="fig:augmented_dyadic",
@@ -38,49 +50,12 @@ _FROM_SCRATCH = image_artifact(
     tolerances={**LOSSES, "augmented": Tolerance(absolute=2, relative=0.2), "augmented_error": Tolerance(absolute=1)},
     caption="Left, plain dyadic sampling; right, the augmented one.",
     place="Appendix E, Figure 8",
-    claims=(
-        Claim(
-            "fig08-ensemble",
-            "Under augmented dyadic sampling, too, the epinet is better than the largest ensemble.",
-            "augmented joint log-loss, epinet - largest ensemble",
-            Difference("augmented", EPINET, of("ensemble", size=LARGEST), SEEDS),
-            at_most(0),
-        ),
-        Claim(
-            "fig08-resnet",
-            "Under augmented dyadic sampling, too, the epinet is better than resnet.",
-            "augmented joint log-loss, epinet - resnet",
-            Difference("augmented", EPINET, of("resnet"), SEEDS),
-            at_most(0),
-        ),
-        Claim(
-            "fig08-dropout",
-            "Under augmented dyadic sampling, too, the epinet is better than dropout.",
-            "augmented joint log-loss, epinet - dropout",
-            Difference("augmented", EPINET, of("dropout"), SEEDS),
-            at_most(0),
-        ),
-        Claim(
-            "fig08-mimo",
-            "Under augmented dyadic sampling, too, the epinet is better than mimo.",
-            "augmented joint log-loss, epinet - mimo",
-            Difference("augmented", EPINET, of("mimo"), SEEDS),
-            at_most(0),
-        ),
-        Claim(
-            "fig08-sngp",
-            "Under augmented dyadic sampling, too, the epinet is better than sngp.",
-            "augmented joint log-loss, epinet - sngp",
-            Difference("augmented", EPINET, of("sngp"), SEEDS),
-            at_most(0),
-        ),
-        Claim(
-            "fig08-het",
-            "Under augmented dyadic sampling, too, the epinet is better than het.",
-            "augmented joint log-loss, epinet - het",
-            Difference("augmented", EPINET, of("het"), SEEDS),
-            at_most(0),
-        ),
+    claims=tuple(
+        _less(name, others, f"epinet - {others.removeprefix('the ')}", EPINET, second, SEEDS)
+        for name, (others, second) in {
+            "ensemble": ("the largest ensemble", of("ensemble", size=LARGEST)),
+            **{name: (name, of(name)) for name in ("resnet", "dropout", "mimo", "sngp", "het")},
+        }.items()
     ),
     draw=_draw_from_scratch,
 )
@@ -88,16 +63,10 @@ _FROM_SCRATCH = image_artifact(
 _OURS = "beyond the paper"
 
 
-def _less(name: str, others: str, quantity: str, second: Select, location: str = "") -> Claim:
-    """Return the claim that the epinet is better than others."""
-    return Claim(
-        f"fig08-{name}",
-        f"Under augmented dyadic sampling, too, the epinet is better than {others}.",
-        f"augmented joint log-loss, epinet on EfficientNet-Lite0 - {quantity}",
-        Difference("augmented", select(agent="epinet"), second, _imagenet.PER_BLOCK),
-        at_most(0),
-        location,
-    )
+def _ours(name: str, others: str, words: str, second: Select, location: str = "") -> Claim:
+    """Return the claim that the epinet on the network of the bank is better than others."""
+    words = f"epinet on EfficientNet-Lite0 - {words}"
+    return _less(name, others, words, select(agent="epinet"), second, _imagenet.PER_BLOCK, location)
 
 
 ARTIFACT = _imagenet.bank_artifact(
@@ -113,22 +82,22 @@ ARTIFACT = _imagenet.bank_artifact(
         "Left, plain dyadic sampling of the same pairs; right, each draw is cropped and flipped anew."
     ),
     claims=(
-        _less("resnet", "resnet", "the network alone", select(agent="resnet")),
+        _ours("resnet", "resnet", "the network alone", select(agent="resnet")),
         *(
-            _less(name, others, f"{name}, which the bank does not have", _imagenet.NOT_AT_HAND)
+            _ours(name, others, f"{name}, which the bank does not have", _imagenet.NOT_AT_HAND)
             for name, others in (("ensemble", "the largest ensemble"), ("mimo", "mimo"))
         ),
-        _less("dropout", "dropout", "dropout on the features (M = 10)", select(agent="dropout")),
-        _less("sngp", "sngp", "sngp's random features (M = 10)", select(agent="sngp")),
-        _less("het", "het", "het on the features", select(agent="het")),
-        _less(
+        _ours("dropout", "dropout", "dropout on the features (M = 10)", select(agent="dropout")),
+        _ours("sngp", "sngp", "sngp's random features (M = 10)", select(agent="sngp")),
+        _ours("het", "het", "het on the features", select(agent="het")),
+        _ours(
             "mixed",
             "an ensemble of seven architectures",
             "ensemble of all seven networks",
             select(agent="ensemble"),
             "beyond the paper: an ensemble of mixed architecture",
         ),
-        _less("pitman-yor", "a Pitman-Yor head", "Pitman-Yor head", select(agent="pitman-yor"), _OURS),
+        _ours("pitman-yor", "a Pitman-Yor head", "Pitman-Yor head", select(agent="pitman-yor"), _OURS),
     ),
 )
 

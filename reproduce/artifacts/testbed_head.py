@@ -1,19 +1,15 @@
 """The Pitman-Yor head on the Neural Testbed: divergence of marginal predictions that one number makes joint."""
 
-import math
-
 from matplotlib.figure import Figure
 
 from ..alpha_rule import accepted_agents, alpha_of, fit, minus, scores
-from ..artifact import Artifact, Tolerance
+from ..artifact import Artifact
 from ..claims import Claim, at_least, at_most
 from ..configs.testbed import BALANCED
 from ..configs.testbed_head import HeadScaling
 from ..stats import UNKNOWN, Measurement, Rows, values_of
 from ..style import INK
-from ._head import draw_scores
-
-_LOCATION = "Ours, Theorem 5, on the problems of Section 5"
+from ._head import HEAD, draw_scores
 
 
 def _slope(rows: Rows) -> Measurement:
@@ -22,33 +18,18 @@ def _slope(rows: Rows) -> Measurement:
 
 
 ARTIFACT = Artifact(
+    **HEAD,
     title="One number on a conventional network: divergence of the Pitman-Yor head",
-    session="testbed",
-    order=1,
-    seed=5,
     tiers={
         "smoke": HeadScaling(problems=(16, 17), rule_problems=(16, 17), num_batches=20, num_samples=100),
         "laptop": HeadScaling(problems=BALANCED, rule_problems=BALANCED, num_batches=300),
         "paper": HeadScaling(),
     },
-    run="testbed_head:score",
-    groups="groups",
-    records="testbed",
     minutes={"smoke": 0.1, "laptop": 0.5, "paper": 3},
-    data="Neural Testbed",
     caption=(
         "Left, a plain network as it is and with the head, alpha by a rule fitted on problems with other seeds; "
         "other agents are those of Figure 5. Right, the rule, over the labels' temperature."
     ),
-    tolerances={
-        "marginal": Tolerance(absolute=0.02, relative=0.1),
-        "marginal_error": Tolerance(absolute=0.01, relative=0.2),
-        "joint": Tolerance(absolute=0.1, relative=0.1),
-        "joint_error": Tolerance(absolute=0.05, relative=0.2),
-        "own_joint": Tolerance(absolute=0.1, relative=0.1),
-        "own_joint_error": Tolerance(absolute=0.05, relative=0.2),
-        "seconds": Tolerance(absolute=math.inf),
-    },
     claims=(
         Claim(
             "testbed_head-epinet",
@@ -56,7 +37,6 @@ ARTIFACT = Artifact(
             "joint divergence minus that of Figure 5's epinet, tau = 10",
             lambda rows: minus([*scores(rows), *accepted_agents(rows)], "mlp + head", "epinet"),
             at_most(0),
-            location=_LOCATION,
         ),
         Claim(
             "testbed_head-mlp",
@@ -64,7 +44,6 @@ ARTIFACT = Artifact(
             "joint divergence minus the network's own, tau = 10",
             lambda rows: minus(scores(rows), "mlp + head", "mlp"),
             at_most(0),
-            location=_LOCATION,
         ),
         Claim(
             "testbed_head-rule",
@@ -72,7 +51,6 @@ ARTIFACT = Artifact(
             "slope of the logit of alpha in the logarithm of the labels' temperature",
             _slope,
             at_least(0),
-            location=_LOCATION,
         ),
     ),
 )

@@ -1,20 +1,16 @@
 """Mean predictions of ENNs through the Pitman-Yor head, on the Neural Testbed."""
 
-import math
-
 from matplotlib.figure import Figure
 
 from ..alpha_rule import minus, scores
-from ..artifact import Artifact, Tolerance
+from ..artifact import Artifact
 from ..claims import Claim, at_most
 from ..configs.testbed import BALANCED, variant_of
 from ..configs.testbed_head import HeadScaling
 from ..stats import Measurement, Rows
-from ._head import draw_scores
+from ._head import HEAD, draw_scores
 
 _AGENTS = (variant_of("mlp"), variant_of("epinet"), variant_of("ensemble+", num_particles=10))
-
-_LOCATION = "Ours, Theorem 5, on the problems of Section 5"
 
 
 def _ensemble(rows: Rows) -> Measurement:
@@ -24,10 +20,8 @@ def _ensemble(rows: Rows) -> Measurement:
 
 
 ARTIFACT = Artifact(
+    **HEAD,
     title="Mean predictions of ENNs through the Pitman-Yor head: divergence",
-    session="testbed",
-    order=1,
-    seed=5,
     tiers={
         "smoke": HeadScaling(
             variants=_AGENTS[:2], problems=(16, 17), rule_problems=(16, 17), num_batches=20, num_samples=100
@@ -35,24 +29,11 @@ ARTIFACT = Artifact(
         "laptop": HeadScaling(variants=_AGENTS, problems=BALANCED, rule_problems=BALANCED, num_batches=300),
         "paper": HeadScaling(variants=_AGENTS),
     },
-    run="testbed_head:score",
-    groups="groups",
-    records="testbed",
     minutes={"smoke": 0.2, "laptop": 1.5, "paper": 15},
-    data="Neural Testbed",
     caption=(
         "Agents as they are, and with their mean predictions through the head (white), alpha by a rule for each that "
         "was fitted on problems with other seeds."
     ),
-    tolerances={
-        "marginal": Tolerance(absolute=0.02, relative=0.1),
-        "marginal_error": Tolerance(absolute=0.01, relative=0.2),
-        "joint": Tolerance(absolute=0.1, relative=0.1),
-        "joint_error": Tolerance(absolute=0.05, relative=0.2),
-        "own_joint": Tolerance(absolute=0.1, relative=0.1),
-        "own_joint_error": Tolerance(absolute=0.05, relative=0.2),
-        "seconds": Tolerance(absolute=math.inf),
-    },
     claims=(
         Claim(
             "testbed_mean-combined",
@@ -60,7 +41,6 @@ ARTIFACT = Artifact(
             "joint divergence minus the epinet's own, tau = 10",
             lambda rows: minus(scores(rows), "epinet + head", "epinet"),
             at_most(0),
-            location=_LOCATION,
         ),
         Claim(
             "testbed_mean-combined-mlp",
@@ -68,7 +48,6 @@ ARTIFACT = Artifact(
             "joint divergence minus that of the network with the head, tau = 10",
             lambda rows: minus(scores(rows), "epinet + head", "mlp + head"),
             at_most(0),
-            location=_LOCATION,
         ),
         Claim(
             "testbed_mean-ensemble",
@@ -76,7 +55,6 @@ ARTIFACT = Artifact(
             "joint divergence minus the ensemble's own, tau = 10",
             _ensemble,
             at_most(0),
-            location=_LOCATION,
         ),
     ),
 )

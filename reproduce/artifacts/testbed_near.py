@@ -5,13 +5,13 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from ..artifact import Artifact, Tolerance
+from ..artifact import Artifact
 from ..claims import Claim, at_least, at_most
 from ..configs.testbed_near import NearScaling
 from ..stats import PROBLEMS, Measurement, Rows, values_of, where
 from ..style import AGENTS, MUTED
+from ._head import HEAD
 
-_LOCATION = "Ours, Theorem 5, on the problems of Section 5"
 _AGENTS = NearScaling().variants
 _ENSEMBLE = _AGENTS[2].label
 
@@ -77,10 +77,8 @@ def _minus(first: str, second: str) -> Any:
 _DIFFERENCE = "joint divergence of two different inputs, minus the other's"
 
 ARTIFACT = Artifact(
+    **{**HEAD, "run": "testbed_near:score"},
     title="What agents know jointly about different inputs",
-    session="testbed",
-    order=1,
-    seed=5,
     tiers={
         "smoke": NearScaling(
             variants=_AGENTS[:2],
@@ -94,24 +92,13 @@ ARTIFACT = Artifact(
         "laptop": NearScaling(),
         "paper": NearScaling(problems=tuple(range(1, 181)), rule_problems=tuple(range(1, 181, 5)), num_clusters=2000),
     },
-    run="testbed_near:score",
-    groups="groups",
-    records="testbed",
     minutes={"smoke": 0.2, "laptop": 5, "paper": 90},
-    data="Neural Testbed",
     caption=(
         "Log-likelihood that joint predictions of two inputs, one label each, gain over the product of their "
         "marginals, from unrelated inputs to equal ones. Filled: agents as they are; white: their mean "
         "predictions through the Pitman-Yor head with a field over inputs, whose share and length scale were chosen "
         "on problems with other seeds. Right, for correlated inputs, over the number of examples per dimension."
     ),
-    tolerances={
-        "marginal": Tolerance(absolute=0.02, relative=0.1),
-        "joint": Tolerance(absolute=0.1, relative=0.1),
-        "joint_error": Tolerance(absolute=0.05, relative=0.2),
-        "gain": Tolerance(absolute=0.1, relative=0.1),
-        "seconds": Tolerance(absolute=math.inf),
-    },
     claims=(
         Claim(
             "testbed_near-epinet",
@@ -119,7 +106,6 @@ ARTIFACT = Artifact(
             "gain in log-likelihood of two different inputs, in nats",
             _gain("epinet"),
             at_least(0),
-            location=_LOCATION,
         ),
         Claim(
             "testbed_near-field",
@@ -127,7 +113,6 @@ ARTIFACT = Artifact(
             "gain in log-likelihood of two different inputs, in nats",
             _gain("mlp + field"),
             at_least(0),
-            location=_LOCATION,
         ),
         Claim(
             "testbed_near-epinet-field",
@@ -135,7 +120,6 @@ ARTIFACT = Artifact(
             _DIFFERENCE,
             _minus("epinet", "mlp + field"),
             at_most(0),
-            location=_LOCATION,
         ),
         Claim(
             "testbed_near-ensemble-field",
@@ -143,7 +127,6 @@ ARTIFACT = Artifact(
             _DIFFERENCE,
             _minus(_ENSEMBLE, "mlp + field"),
             at_most(0),
-            location=_LOCATION,
         ),
         Claim(
             "testbed_near-combined",
@@ -151,7 +134,6 @@ ARTIFACT = Artifact(
             _DIFFERENCE,
             _minus("epinet + field", "epinet"),
             at_most(0),
-            location=_LOCATION,
         ),
     ),
 )

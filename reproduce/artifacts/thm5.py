@@ -27,6 +27,24 @@ def _ends(rows: Rows) -> Measurement:
     return max(certain(rows), chance(rows))
 
 
+def _is_joint(statistic: str) -> bool:
+    """Return whether a test is one of several labels at one index."""
+    return statistic in ("two labels", "5 labels")
+
+
+_CONTROLS = (
+    (
+        "alpha",
+        "noise of an alpha that is 10 percent too large is rejected by its marginals.",
+        "alpha off",
+        "marginal",
+    ),
+    ("width", "fields with a deviation that is 10 percent too large are rejected.", "too wide", "marginal"),
+    ("shared", "noise that classes share is rejected.", "shared noise", "marginal"),
+    ("table", "the urn of an alpha that is 0.05 larger is rejected.", "table of alpha + 0.05", _is_joint),
+)
+"""What must be rejected: a name, the words, the head, and what is tested about it."""
+
 ARTIFACT = Artifact(
     title="An ENN whose marginals are exactly its base's",
     session="theory",
@@ -107,45 +125,19 @@ ARTIFACT = Artifact(
             "thm5-samples-joint",
             "Two and five labels that are drawn at one index have the probabilities of the urn.",
             "smallest p-value of exact tests, adjusted for their number",
-            PValue(select(kind="test", head="right", statistic=lambda name: name in ("two labels", "5 labels"))),
+            PValue(select(kind="test", head="right", statistic=_is_joint)),
             at_least(LEVEL),
         ),
-        Claim(
-            "thm5-power-alpha",
-            "The tests can fail: noise of an alpha that is 10 percent too large is rejected by its marginals.",
-            "largest p-value over alpha, adjusted for their number",
-            PValue(select(kind="test", head="alpha off", statistic="marginal"), each="alpha"),
-            at_most(LEVEL),
-            location="Ours, a control",
-        ),
-        Claim(
-            "thm5-power-width",
-            "The tests can fail: fields with a deviation that is 10 percent too large are rejected.",
-            "largest p-value over alpha, adjusted for their number",
-            PValue(select(kind="test", head="too wide", statistic="marginal"), each="alpha"),
-            at_most(LEVEL),
-            location="Ours, a control",
-        ),
-        Claim(
-            "thm5-power-shared",
-            "The tests can fail: noise that classes share is rejected.",
-            "largest p-value over alpha, adjusted for their number",
-            PValue(select(kind="test", head="shared noise", statistic="marginal"), each="alpha"),
-            at_most(LEVEL),
-            location="Ours, a control",
-        ),
-        Claim(
-            "thm5-power-table",
-            "The tests can fail: the urn of an alpha that is 0.05 larger is rejected.",
-            "largest p-value over alpha, adjusted for their number",
-            PValue(
-                select(
-                    kind="test", head="table of alpha + 0.05", statistic=lambda name: name in ("two labels", "5 labels")
-                ),
-                each="alpha",
-            ),
-            at_most(LEVEL),
-            location="Ours, a control",
+        *(
+            Claim(
+                f"thm5-power-{name}",
+                f"The tests can fail: {words}",
+                "largest p-value over alpha, adjusted for their number",
+                PValue(select(kind="test", head=head, statistic=statistic), each="alpha"),
+                at_most(LEVEL),
+                location="Ours, a control",
+            )
+            for name, words, head, statistic in _CONTROLS
         ),
     ),
 )
