@@ -76,7 +76,8 @@ def test_dropout_of_features_keeps_their_mean(data, getkey):
 @pytest.mark.parametrize("name", sorted(imagenet_augmented.BASELINES))
 def test_a_baseline_of_augmented_draws_is_coherent_over_inputs(name, data, split, getkey):
     parts = split.parts(data, 0)
-    made = {**imagenet_heads.HEADS, "sngp": imagenet_augmented._sngp}[name](HEADS, LINEAR, parts, getkey())
+    make = imagenet_augmented.MAKE.get(name) or imagenet_heads.HEADS[name].make
+    made = make(HEADS, LINEAR, parts, getkey())
     (*_, enn) = made
     features = jnp.asarray(data.x["features"])[jnp.array([0, 1, 0, 2])]
     x = {"features": features, "logits": features @ LINEAR.weight.T}
@@ -94,12 +95,13 @@ def test_a_baseline_of_augmented_draws_is_coherent_over_inputs(name, data, split
 @pytest.mark.parametrize("name", sorted(imagenet_heads.HEADS))
 def test_every_head_has_finite_logits_and_a_size(name, data, split, getkey):
     parts = split.parts(paired(data, split), 0)
-    for enn in imagenet_heads.HEADS[name](HEADS, LINEAR, parts, getkey()):
+    head = imagenet_heads.HEADS[name]
+    for enn in head.make(HEADS, LINEAR, parts, getkey()):
         draws = Draws.all(enn.index) if enn.index.support() is not None else Draws.sample(enn.index, 3, key=getkey())
         x = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), parts.test.x)
         found = enn.heads(enn.embed(x), draws.take(draws.num_samples, 0))
         assert found.shape == (draws.num_samples, 5) and bool(jnp.isfinite(found).all())
-    assert imagenet_heads.head_parameters(name, HEADS, 6, 5) >= 0
+    assert head.parameters(HEADS, 6, 5) >= 0
 
 
 def test_a_head_that_spoils_the_marginal_loss_is_not_chosen(data, split, getkey):

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from .abstract import Unit, unit_of
 from .testbed import ALL_PROBLEMS, Variant, variant_of
 
 ALPHAS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -32,6 +34,24 @@ class HeadScore:
     max_members: int = 15
 
 
+def units_of(prefix: str, kind: type[Unit], config: Any) -> Mapping[str, Unit]:
+    """Return one run per agent, problem and purpose: problems that are judged, and those that a rule is fitted on.
+
+    Args:
+        prefix: what names of runs begin with.
+        kind: the class of a run.
+        config: the configuration, with `variants`, `problems` and `rule_problems`.
+    """
+    return {
+        f"{prefix}-{variant.label}-{'judged' if is_judged else 'rule'}-{problem:03d}": unit_of(
+            kind, config, variant=variant, problem=problem, is_judged=is_judged
+        )
+        for variant in config.variants
+        for is_judged in (False, True)
+        for problem in (config.problems if is_judged else config.rule_problems)
+    }
+
+
 @dataclass(frozen=True, kw_only=True)
 class HeadScaling:
     """The head on the marginal predictions of agents.
@@ -54,16 +74,4 @@ class HeadScaling:
 
     def units(self) -> Mapping[str, HeadScore]:
         """Return one run per agent, problem and purpose."""
-        return {
-            f"head-{variant.label}-{'judged' if is_judged else 'rule'}-{problem:03d}": HeadScore(
-                variant=variant,
-                problem=problem,
-                is_judged=is_judged,
-                alphas=self.alphas,
-                num_batches=self.num_batches,
-                num_samples=self.num_samples,
-            )
-            for variant in self.variants
-            for is_judged in (False, True)
-            for problem in (self.problems if is_judged else self.rule_problems)
-        }
+        return units_of("head", HeadScore, self)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .testbed import BALANCED, Variant, variant_of
+from .testbed_head import units_of
 
 ALPHAS = (0.1, 0.3, 0.6, 0.9)
 LENGTH_SCALES = (0.1, 0.3, 1.0, 3.0)
@@ -56,19 +57,4 @@ class NearScaling:
 
     def units(self) -> Mapping[str, NearScore]:
         """Return one run per agent, problem and purpose."""
-        return {
-            f"near-{variant.label}-{'judged' if is_judged else 'rule'}-{problem:03d}": NearScore(
-                variant=variant,
-                problem=problem,
-                is_judged=is_judged,
-                alphas=self.alphas,
-                length_scales=self.length_scales,
-                correlations=self.correlations,
-                num_clusters=self.num_clusters,
-                cluster_size=self.cluster_size,
-                num_samples=self.num_samples,
-            )
-            for variant in self.variants
-            for is_judged in (False, True)
-            for problem in (self.problems if is_judged else self.rule_problems)
-        }
+        return units_of("near", NearScore, self)

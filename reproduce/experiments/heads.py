@@ -1,5 +1,7 @@
 """What several image protocols put on a frozen network: a head without an index, and conv nets as a prior."""
 
+from typing import Any
+
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from epinet_eqx import AbstractENN, Frozen
@@ -53,7 +55,7 @@ def conv_networks(
     num_classes: int,
     *,
     key: PRNGKeyArray,
-    **options: tuple[int, ...],
+    **options: Any,
 ) -> AbstractENN:
     """Return the networks of a conv prior, as an ENN on images whose embedding are their outputs.
 
@@ -67,4 +69,3 @@ def conv_networks(
     term = conv_prior(image_shape, index_dim, num_classes, **options, key=key).enn.content
     assert isinstance(term, Reads)
     return term.enn
-

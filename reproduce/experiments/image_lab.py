@@ -15,6 +15,7 @@ from epinet_eqx.epinet import Epinet, NetworkEnsemble, Reads, attach
 from epinet_eqx.networks import MLP, AbstractNetwork, ConvNet
 
 from ..configs.images import EpinetRecipe, Protocol
+from .heads import WithHead
 from .image_agents import Agent, Backend
 from .image_baselines import BASELINES
 
@@ -33,23 +34,6 @@ class OnImage(AbstractNetwork):
     def with_features(self, x: Float[Array, "..."]) -> tuple[Float[Array, " classes"], Float[Array, " features"]]:
         """Return the logits and features of the conv net."""
         return self.network.with_features(x.reshape(self.image_shape))
-
-
-class WithHead(AbstractNetwork):
-    """A frozen network plus an MLP on its features: the control with an epinet's capacity and without an index."""
-
-    base: Frozen[AbstractNetwork]
-    head: MLP
-
-    @property
-    def feature_dim(self) -> int | None:
-        """The size of the features of the base."""
-        return self.base.content.feature_dim
-
-    def with_features(self, x: Float[Array, "..."]) -> tuple[Float[Array, " classes"], Float[Array, " features"]]:
-        """Return the sum of both outputs, and the features of the base."""
-        output, features = self.base.value.with_features(x)
-        return output + self.head(features), features
 
 
 class Cooled(AbstractNetwork):

@@ -23,7 +23,7 @@ from ..configs.imagenet import NETWORKS, BankPart, Heads
 from .banked import Parts, Row, bank_of, block_means, train_epinet
 from .imagenet import data_of, epinet_cost
 from .imagenet_costs import ensemble_cost, network_cost
-from .imagenet_heads import HEADS, choose, head_parameters
+from .imagenet_heads import HEADS, choose
 from .scoring import TAU, StoredParticles, choose_temperature, draws_of, mean_losses, particles_batch
 
 Pairs = Float[np.ndarray, " pairs"]
@@ -160,6 +160,9 @@ def _sngp(heads: Heads, linear: LinearLayer, parts: Parts, key: PRNGKeyArray) ->
         yield _Shifted(sngp.with_scale(scale))
 
 
+MAKE = {"sngp": _sngp}
+"""What makes the candidates of a head where it is another function than for Figure 6."""
+
 BASELINES: Mapping[str, int | None] = {"dropout": 10, "sngp": 10, "het": None}
 """The heads of Figure 6 that can be judged on the features of augmented images, with the paper's numbers of indices."""
 
@@ -170,7 +173,8 @@ def _baseline(judge: Judge, name: str, num_samples: int | None) -> list[Row]:
     heads, linear = judge.bank.heads, judge.own.linear
     assert linear is not None
     make_key, choose_key = named_keys(judge.key, f"make {name}", f"choose {name}")
-    made = {**HEADS, "sngp": _sngp}[name](heads, linear, parts, make_key)
+    make = MAKE.get(name) or HEADS[name].make
+    made = make(heads, linear, parts, make_key)
     enn, temperature = choose(made, parts.tuning, judge.bank.folds, heads.tuning_samples, key=choose_key)
     found = judge.losses(Tempered(enn, temperature), parts.test, augmented, num_samples)
     return judge.rows([found], agent=name, members=1, temperature=temperature)
@@ -188,7 +192,7 @@ def run(config: BankPart, *, key: PRNGKeyArray) -> list[Row]:
         (_epinet(judge, config.bank.num_seeds), epinet_cost(name, config.bank.recipe).parameters),
         (_pitman_yor(judge, config.bank.alphas[1]), own),
         *(
-            (_baseline(judge, agent, count), own + head_parameters(agent, config.bank.heads, *sizes))
+            (_baseline(judge, agent, count), own + HEADS[agent].parameters(config.bank.heads, *sizes))
             for agent, count in BASELINES.items()
         ),
     )

@@ -15,7 +15,6 @@ from jaxtyping import Float, PRNGKeyArray
 from epinet_eqx import AbstractENN, named_keys
 from epinet_eqx.combinators import Prior
 from epinet_eqx.data import IMAGENET_NORMALIZATION
-from epinet_eqx.epinet import Reads, conv_prior
 from epinet_eqx.indices import GaussianIndex
 from epinet_eqx.losses import Batch
 
@@ -23,7 +22,7 @@ from ..banks import decoded_batches, imagenet_splits
 from ..configs.imagenet import ConvRun
 from ..inputs import Inputs
 from .banked import Parts, Row, Split, bank_of, judged_rows, train_epinet
-from .replication_lab import StoredBasis
+from .heads import StoredBasis, conv_networks
 
 _IMAGE = (3, 224, 224)
 
@@ -40,11 +39,8 @@ def conv_basis(
         key: random key of the conv nets.
     """
     num_classes = data.x["logits"].shape[1]
-    term = conv_prior(
-        _IMAGE, config.recipe.index_dim, num_classes, **dataclasses.asdict(config.conv), key=key
-    ).enn.content
-    assert isinstance(term, Reads)
-    embed = jax.jit(jax.vmap(term.enn.embed))
+    networks = conv_networks(_IMAGE, config.recipe.index_dim, num_classes, **dataclasses.asdict(config.conv), key=key)
+    embed = jax.jit(jax.vmap(networks.embed))
     found, labels = [], []
     for pixels, y in decoded_batches(imagenet_splits(folder)["val"]):
         found.append(np.asarray(embed(jnp.asarray(IMAGENET_NORMALIZATION(pixels)))))

@@ -4,8 +4,8 @@ Each has its hyperparameter and its temperature chosen on images of other folds,
 marginal loss is no worse than that of the network as it is.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -29,6 +29,7 @@ from epinet_eqx.training import fit, fit_ensemble
 from ..configs.banked import Folds
 from ..configs.imagenet import BankPart, Heads
 from .banked import Parts, Row, Split, bank_of, judged_rows
+from .heads import on_stored
 from .scoring import best_place, draws_of, mean_losses
 
 
@@ -254,16 +255,6 @@ def _ensemble(heads: Heads, linear: LinearLayer, parts: Parts, key: PRNGKeyArray
         )
 
 
-class _Residual(eqx.Module):
-    """A network's logits plus those of an MLP on its features."""
-
-    mlp: MLP
-
-    def __call__(self, x: Any) -> Float[Array, " classes"]:
-        """Return the logits of one input."""
-        return x["logits"] + self.mlp(x["features"])
-
-
 def _hidden(heads: Heads, num_features: int, num_classes: int) -> int:
     """Return the hidden units with which a deterministic head has the size of the learnable epinet."""
     recipe = heads.capacity
@@ -280,7 +271,7 @@ def _deterministic(heads: Heads, linear: LinearLayer, parts: Parts, key: PRNGKey
     mlp = MLP(num_features, num_classes, (_hidden(heads, num_features, num_classes),), key=build_key)
     schedule = optax.cosine_decay_schedule(recipe.learning_rate, recipe.num_steps)
     yield fit(
-        Deterministic(_Residual(mlp)),
+        Deterministic(on_stored(mlp)),
         parts.training,
         CrossEntropy(l2=recipe.l2, label_smoothing=recipe.label_smoothing),
         num_steps=recipe.num_steps,
@@ -294,28 +285,36 @@ def _deterministic(heads: Heads, linear: LinearLayer, parts: Parts, key: PRNGKey
 
 _OPTIMIZER = optax.adam(1e-4)
 
-HEADS: Mapping[str, Callable[[Heads, LinearLayer, Parts, PRNGKeyArray], Made]] = {
-    "dropout": _dropout,
-    "sngp": _sngp,
-    "het": _het,
-    "laplace": _laplace,
-    "heads": _ensemble,
-    "deterministic": _deterministic,
+
+class Head(NamedTuple):
+    """A baseline: what makes its candidates, and the parameters that it adds to the network.
+
+    Attributes:
+        make: yields the candidates, from settings, the network's last layer, images to train on and a key.
+        parameters: returns their number, what is fixed or stored for a posterior included, from settings and the
+            numbers of features and classes.
+    """
+
+    make: Callable[[Heads, LinearLayer, Parts, PRNGKeyArray], Made]
+    parameters: Callable[[Heads, int, int], int]
+
+
+HEADS: dict[str, Head] = {
+    "dropout": Head(_dropout, lambda heads, features, classes: 0),
+    "sngp": Head(
+        _sngp, lambda heads, features, classes: (features + 1 + heads.random_features) * heads.random_features
+    ),
+    "het": Head(_het, lambda heads, features, classes: (heads.het_rank + 1) * (features + 1) * classes),
+    "laplace": Head(
+        _laplace, lambda heads, features, classes: (features + 1) ** 2 + classes**2 + (features + 1) * classes
+    ),
+    "heads": Head(_ensemble, lambda heads, features, classes: (2 * heads.num_particles - 1) * (features + 1) * classes),
+    "deterministic": Head(
+        _deterministic,
+        lambda heads, features, classes: (features + classes + 1) * _hidden(heads, features, classes) + classes,
+    ),
 }
-"""What makes the candidates of a head, from its options, the network's last layer, images and a key."""
-
-
-def head_parameters(name: str, heads: Heads, features: int, classes: int) -> int:
-    """Return the parameters that a head adds to the network, what is fixed or stored for its posterior included."""
-    layer = (features + 1) * classes
-    return {
-        "dropout": 0,
-        "sngp": (features + 1) * heads.random_features + heads.random_features**2,
-        "het": (heads.het_rank + 1) * layer,
-        "laplace": (features + 1) ** 2 + classes**2 + layer,
-        "deterministic": (features + classes + 1) * _hidden(heads, features, classes) + classes,
-        "heads": (2 * heads.num_particles - 1) * layer,
-    }[name]
+"""The baselines by name; a figure that has `head-NAME` among its parts computes one."""
 
 
 def choose(
@@ -366,13 +365,13 @@ def head_rows(config: BankPart, split: Split, data: Batch, parameters: int, *, k
 
     def make(fold: int, parts: Parts) -> AbstractENN:
         make_key, choose_key = named_keys(jr.fold_in(key, fold), "make", "choose")
-        made = HEADS[name](heads, linear, parts, make_key)
+        made = HEADS[name].make(heads, linear, parts, make_key)
         enn, temperature = choose(made, parts.tuning, split.folds, heads.tuning_samples, key=choose_key)
         chosen.append(temperature)
         return Tempered(enn, temperature)
 
     rows = judged_rows(split, paired(data, split), make, counts=heads.counts, tuned=False, key=key, agent=name)
-    total = parameters + head_parameters(name, heads, linear.weight.shape[1], linear.weight.shape[0])
+    total = parameters + HEADS[name].parameters(heads, linear.weight.shape[1], linear.weight.shape[0])
     blocks = split.folds.blocks_per_fold
     about = {"network": network, "members": 1, "parameters": total}
     return [{**row, **about, "tuned": True, "temperature": chosen[row["block"] // blocks]} for row in rows]

@@ -19,10 +19,11 @@ from epinet_eqx.combinators import Marginalized
 from epinet_eqx.data import stored_base
 from epinet_eqx.indices import AbstractIndex, GaussianIndex
 from epinet_eqx.losses import Batch, CrossEntropy
-from epinet_eqx.networks import MLP, AbstractNetwork, FunctionNetwork
+from epinet_eqx.networks import MLP, FunctionNetwork
 from epinet_eqx.training import EpochBatches, fit, fit_many
 
 from ..configs.replication import Recipe
+from .heads import on_stored
 from .replication_bank import LAST
 from .replication_lab import Lab
 from .replication_rows import Agent, Bench, sampled, stored
@@ -43,22 +44,6 @@ SNGP_SCALES = (1.0, 3.0, 10.0, 30.0)
 DROPOUT_RATES = (0.05, 0.1, 0.2, 0.4)
 
 Candidates = list[tuple[float, Agent]]
-
-
-class HeadOnBase(AbstractNetwork):
-    """The base's logits plus an MLP on its features: an epinet's capacity without an index."""
-
-    head: MLP
-
-    @property
-    def feature_dim(self) -> int | None:
-        """The size of the features that the head reads."""
-        return self.head.in_dim
-
-    def with_features(self, x: dict[str, Array]) -> tuple[Float[Array, " classes"], Float[Array, " features"]]:
-        """Return the output, and the features of the base."""
-        logits, features = stored_base(x)
-        return logits + self.head(features), features
 
 
 def _settings(data: Batch) -> dict[str, Any]:
@@ -86,7 +71,7 @@ def _outputs(enn: Deterministic, x: PyTree[Array]) -> Float[Array, "images class
 def _head(data: Batch, x: dict[str, np.ndarray], key: PRNGKeyArray) -> Agent:
     """Return a deterministic head of the epinet's capacity."""
     init_key, fit_key = named_keys(key, "init", "fit")
-    enn = Deterministic(HeadOnBase(MLP(LAST, _NUM_CLASSES, (_HEAD_WIDTH,), feature_layers=(), key=init_key)))
+    enn = Deterministic(on_stored(MLP(LAST, _NUM_CLASSES, (_HEAD_WIDTH,), feature_layers=(), key=init_key)))
     trained = fit(enn, data, CrossEntropy(l2=_L2), **_settings(data), num_index_samples=1, key=fit_key).enn
     assert isinstance(trained, Deterministic)
     logits = np.asarray(_outputs(trained, x))

@@ -14,16 +14,17 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from epinet_eqx import AbstractENN, named_keys
+from epinet_eqx import named_keys
 from epinet_eqx.combinators import Prior
 from epinet_eqx.data import IMAGENET_NORMALIZATION, stored_base
-from epinet_eqx.epinet import Epinet, Reads, TermInput, attach, conv_prior
+from epinet_eqx.epinet import Epinet, attach
 from epinet_eqx.indices import GaussianIndex
 from epinet_eqx.losses import Batch, CrossEntropy
 from epinet_eqx.training import EpochBatches, fit_many
 
 from ..configs.replication import BankConfig, Piece, Recipe
 from ..inputs import Inputs
+from .heads import StoredBasis, conv_networks
 from .replication_bank import LAST, bank_key, features_of
 from .replication_images import images_of
 
@@ -32,35 +33,12 @@ _NUM_CLASSES = 10
 _IMAGE = (3, 32, 32)
 
 
-class StoredBasis(AbstractENN):
-    """A term linear in the index whose members' outputs come with the input: a conv prior, computed once per image."""
-
-    index: GaussianIndex
-
-    def embed(self, x: TermInput) -> Float[Array, "index classes"]:
-        """Return the outputs of all members."""
-        return x.x["conv"]
-
-    def heads(
-        self, embedding: Float[Array, "index classes"], zs: Float[Array, "samples index"]
-    ) -> Float[Array, "samples classes"]:
-        """Return the combinations at many indices."""
-        return zs @ embedding
-
-
 @dataclasses.dataclass(frozen=True)
 class Split:
     """The test images: a part on which everything is chosen, and the rest, on which everything is judged."""
 
     tuning: Int[np.ndarray, " images"]
     evaluation: Int[np.ndarray, " images"]
-
-
-def _conv_prior(index_dim: int, key: PRNGKeyArray) -> AbstractENN:
-    """Return the networks of a conv prior, as an ENN on images."""
-    term = conv_prior(_IMAGE, index_dim, _NUM_CLASSES, key=key).enn.content
-    assert isinstance(term, Reads)
-    return term.enn
 
 
 @ft.cache
@@ -126,7 +104,8 @@ class Lab:
         """Return the outputs of the members of a conv prior, the same one for all bases."""
         if (images, index_dim) not in self._conv:
             data = images_of(self._data_dir(), images, self.bank.num_images(images), key=bank_key())
-            term = _conv_prior(index_dim, self.key_of(f"conv prior {index_dim}"))
+            key = self.key_of(f"conv prior {index_dim}")
+            term = conv_networks(_IMAGE, index_dim, _NUM_CLASSES, key=key)
             embed = jax.jit(jax.vmap(term.embed))
             # A prior sees what its base sees, normalized pixels; all of these bases have the same normalization.
             parts = np.array_split(data.x, -(-len(data.x) // 500))
@@ -225,5 +204,8 @@ def count_parameters(enn: Epinet) -> int:
     """Return the parameters that an epinet adds to its base: the learnable ones and those of its prior networks."""
     terms = (enn.learnable, *(prior.enn.content for prior in enn.priors))
     # Of a conv prior the bank keeps what it says of images; its networks are made again to be counted.
-    own = [_conv_prior(enn.index.size, jr.key(0)) if isinstance(term, StoredBasis) else term for term in terms]
+    own = [
+        conv_networks(_IMAGE, enn.index.size, _NUM_CLASSES, key=jr.key(0)) if isinstance(term, StoredBasis) else term
+        for term in terms
+    ]
     return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(own, eqx.is_inexact_array)))

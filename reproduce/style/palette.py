@@ -28,29 +28,38 @@ class Look:
         return {**look, **changes}
 
 
-AGENTS: dict[str, Look] = {
-    "epinet": Look(color="#1f4fa3", marker="o", linestyle="-", label="epinet"),
-    "ensemble": Look(color="#d6403a", marker="s", linestyle="--", label="ensemble"),
-    "ensemble+": Look(color="#f08a3c", marker="D", linestyle="-.", label="ensemble+"),
-    "mlp": Look(color="#4d4d4d", marker="x", linestyle=":", label="mlp"),
-    "dropout": Look(color="#3d8b57", marker="^", linestyle=(0, (5, 1)), label="dropout"),
-    "bbb": Look(color="#8c5aa8", marker="v", linestyle=(0, (3, 1, 1, 1)), label="bbb"),
-    "hypermodel": Look(color="#b8860b", marker="P", linestyle=(0, (1, 1)), label="hypermodel"),
-    "sgmcmc": Look(color="#000000", marker="*", linestyle=(0, (6, 3)), label="sgmcmc"),
-    # The agents of the image figures; dropout, ensemble and epinet look as on the testbed.
-    "resnet": Look(color="#6b6b6b", marker="X", linestyle=(0, (2, 2)), label="base network"),
-    "mimo": Look(color="#2aa1a8", marker="<", linestyle=(0, (4, 1, 1, 1)), label="mimo"),
-    "sngp": Look(color="#a0522d", marker=">", linestyle=(0, (1, 2)), label="sngp"),
-    "het": Look(color="#c2559b", marker="h", linestyle=(0, (7, 2)), label="het"),
-    # Heads on stored outputs of public networks.
-    "pitman-yor": Look(color="#6a8f00", marker="p", linestyle=(0, (2, 1)), label="Pitman-Yor head"),
-    "laplace": Look(color="#00536b", marker="d", linestyle=(0, (8, 2)), label="last-layer Laplace"),
-    "heads": Look(color="#e0a3c2", marker="8", linestyle=(0, (1, 3)), label="ensemble of heads"),
-    # The agents of Theorems 1 and 2: what matters there is what an agent knows, not how it learned it.
-    "joint": Look(color="#1f4fa3", marker="o", linestyle="-", label="joint prediction"),
-    "marginal": Look(color="#d6403a", marker="s", linestyle="--", label="exact marginals only"),
-    "random": Look(color="#8a8a8a", marker="x", linestyle=":", label="random guess"),
-}
+class _Looks(dict[str, Look]):
+    """Looks by agent. One that has none yet is gray, under its own name."""
+
+    def __missing__(self, name: str) -> Look:
+        return Look(color=MUTED, marker="1", linestyle=(0, (1, 4)), label=name)
+
+
+AGENTS: dict[str, Look] = _Looks(
+    {
+        "epinet": Look(color="#1f4fa3", marker="o", linestyle="-", label="epinet"),
+        "ensemble": Look(color="#d6403a", marker="s", linestyle="--", label="ensemble"),
+        "ensemble+": Look(color="#f08a3c", marker="D", linestyle="-.", label="ensemble+"),
+        "mlp": Look(color="#4d4d4d", marker="x", linestyle=":", label="mlp"),
+        "dropout": Look(color="#3d8b57", marker="^", linestyle=(0, (5, 1)), label="dropout"),
+        "bbb": Look(color="#8c5aa8", marker="v", linestyle=(0, (3, 1, 1, 1)), label="bbb"),
+        "hypermodel": Look(color="#b8860b", marker="P", linestyle=(0, (1, 1)), label="hypermodel"),
+        "sgmcmc": Look(color="#000000", marker="*", linestyle=(0, (6, 3)), label="sgmcmc"),
+        # The agents of the image figures; dropout, ensemble and epinet look as on the testbed.
+        "resnet": Look(color="#6b6b6b", marker="X", linestyle=(0, (2, 2)), label="base network"),
+        "mimo": Look(color="#2aa1a8", marker="<", linestyle=(0, (4, 1, 1, 1)), label="mimo"),
+        "sngp": Look(color="#a0522d", marker=">", linestyle=(0, (1, 2)), label="sngp"),
+        "het": Look(color="#c2559b", marker="h", linestyle=(0, (7, 2)), label="het"),
+        # Heads on stored outputs of public networks.
+        "pitman-yor": Look(color="#6a8f00", marker="p", linestyle=(0, (2, 1)), label="Pitman-Yor head"),
+        "laplace": Look(color="#00536b", marker="d", linestyle=(0, (8, 2)), label="last-layer Laplace"),
+        "heads": Look(color="#e0a3c2", marker="8", linestyle=(0, (1, 3)), label="ensemble of heads"),
+        # The agents of Theorems 1 and 2: what matters there is what an agent knows, not how it learned it.
+        "joint": Look(color="#1f4fa3", marker="o", linestyle="-", label="joint prediction"),
+        "marginal": Look(color="#d6403a", marker="s", linestyle="--", label="exact marginals only"),
+        "random": Look(color="#8a8a8a", marker="x", linestyle=":", label="random guess"),
+    }
+)
 """The look of each agent."""
 
 
