@@ -1,6 +1,9 @@
 """The ImageNet figures from the bank: heads against what they stand for, choices, units, drawings, augmented dyads."""
 
 import dataclasses
+import pathlib
+import re
+import types
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +27,7 @@ from reproduce.experiments.imagenet_costs import ensemble_cost, network_cost
 from reproduce.experiments.imagenet_heads import FeatureDropout, PairPosterior, choose, paired
 from reproduce.paths import REFERENCE
 from reproduce.registry import REGISTRY
+from reproduce.style import style_context
 
 pytestmark = pytest.mark.once
 
@@ -102,6 +106,32 @@ def test_every_head_has_finite_logits_and_a_size(name, data, split, getkey):
         found = enn.heads(enn.embed(x), draws.take(draws.num_samples, 0))
         assert found.shape == (draws.num_samples, 5) and bool(jnp.isfinite(found).all())
     assert head.parameters(HEADS, 6, 5) >= 0
+
+
+ROOT = pathlib.Path(__file__).parent.parent
+ADDED = re.findall(r"```python\n# in (reproduce/\S+)\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+
+
+def test_a_baseline_is_added_by_two_files(data, split, monkeypatch):
+    """The example of CONTRIBUTING.md: an entry of one file is judged, a name in another is computed and drawn."""
+    (head_path, head), (figure_path, names) = ADDED
+    monkeypatch.setattr(imagenet_heads, "HEADS", dict(imagenet_heads.HEADS))
+    assert (ROOT / head_path).samefile(imagenet_heads.__file__)
+    exec(head, dict(vars(imagenet_heads)))
+    monkeypatch.setattr(imagenet_heads, "bank_of", lambda *_: types.SimpleNamespace(linear=LINEAR))
+    part = BankPart(bank=Bank(folds=FOLDS, heads=HEADS), part="head-isotropic", networks=("resnet50",))
+    own = imagenet_heads.head_rows(part, split, data, 100, key=jr.key(0))
+    assert {row["agent"] for row in own} == {"isotropic"} and {row["parameters"] for row in own} == {101}
+    assert all(np.isfinite(row["joint"]) for row in own)
+    source, changed = re.subn(r"^_HEADS = .*\n", names, (ROOT / figure_path).read_text(), flags=re.MULTILINE)
+    assert changed == 1
+    figure = types.ModuleType("fig06_with_one_more")
+    figure.__package__ = "reproduce.artifacts"
+    exec(source, vars(figure))
+    assert "head-isotropic-resnet50" in figure.ARTIFACT.tiers["laptop"].units()
+    with style_context():
+        drawn = figure.draw([*read_rows(REFERENCE / "laptop" / "fig06.csv"), *own])
+    assert "isotropic" in drawn.axes[0].get_legend_handles_labels()[1]
 
 
 def test_a_head_that_spoils_the_marginal_loss_is_not_chosen(data, split, getkey):
