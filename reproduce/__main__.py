@@ -26,10 +26,10 @@ from .dry_run import DEFAULT_TFLOPS, dry_run, simulate_devices
 from .errors import ReproduceError, UsageError, unknown
 from .executors import EXECUTORS, open_executor
 from .inputs import Inputs
-from .jobs import Records
 from .page import write_page
 from .paths import REFERENCE, Output
 from .progress import Progress
+from .record import Records
 from .registry import select
 from .restore import restore
 from .verify import accept, same_verdicts, verify, write_accepted_ledger

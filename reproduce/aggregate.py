@@ -1,18 +1,11 @@
-"""Records to one tidy CSV per artifact, and back to rows."""
+"""The CSVs of artifacts as rows."""
 
 import csv
-import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from .errors import ReproduceError
-from .files import write_atomically
-from .record import Record, Row, Scalar
-
-
-def _text(value: Scalar) -> str:
-    """Return a value as the CSV has it; nine digits tell every single-precision number apart."""
-    return format(value, ".9g") if isinstance(value, float) else str(value)
+from .record import Row, Scalar
 
 
 def _value(text: str) -> Scalar:
@@ -25,24 +18,6 @@ def _value(text: str) -> Scalar:
         except ValueError:
             continue
     return text
-
-
-def to_csv(records: Iterable[Record]) -> str:
-    """Return the rows of all records as CSV: one row per row, the union of their columns, the unit's name first."""
-    rows = [{"unit": record.unit, **row} for record in records for row in record.rows]
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: _text(value) for name, value in row.items()} for row in rows)
-    return buffer.getvalue()
-
-
-def write_csv(path: Path, records: Iterable[Record]) -> None:
-    """Write the CSV of an artifact, atomically; an unchanged file keeps its time stamp."""
-    content = to_csv(records).encode()
-    if not path.exists() or path.read_bytes() != content:
-        write_atomically(path, content)
 
 
 def read_cells(path: Path) -> tuple[list[str], list[list[str]]]:

@@ -9,8 +9,8 @@ from tqdm import tqdm
 from .artifact import Artifact
 from .errors import ReproduceError
 from .inputs import Inputs
-from .jobs import Job, Records
 from .paths import Output
+from .record import Job, Records
 from .registry import REGISTRY
 from .runner import networks_in
 

@@ -19,10 +19,10 @@ from .artifact import Artifact
 from .claims import LedgerLine, Verdict
 from .evidence import PARTS, is_ours, part_of
 from .files import write_atomically
-from .jobs import Records
 from .ledger import number_of, why_undecided
 from .paper.words import duration
 from .paths import Output
+from .record import Records
 from .registry import REGISTRY, select
 from .results import judged, origin
 from .verify import deviation

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from .accepted import read_manifest
 from .artifact import Artifact
-from .jobs import Job, Key, Records
 from .paper.words import duration
 from .paths import REFERENCE
+from .record import Job, Key, Records
 
 # Seconds between two lines about the same artifact.
 _INTERVAL = 10.0

@@ -1,16 +1,24 @@
-"""One JSON file per run: its configuration and the hash of it, its seed, its rows of results, its provenance."""
+"""Runs and their records: one JSON file per run, read once, and one CSV per artifact.
 
+A record has the run's configuration and the hash of it, its seed, its rows of results and its provenance.
+"""
+
+import csv
 import dataclasses
 import hashlib
+import io
 import json
 import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .artifact import Artifact
 from .files import write_atomically
+from .paths import Output
+from .provenance import package_version
 
 FORMAT = 1
 """Version of the file format; a record of another format is computed again."""
@@ -110,3 +118,105 @@ def look_up(path: Path, *, wanted: str, version: str) -> Lookup:
     if record.hash != wanted:
         return Lookup(record=None, reason="the record is of another configuration or experiment")
     return Lookup(record=record)
+
+
+def _text(value: Scalar) -> str:
+    """Return a value as the CSV has it; nine digits tell every single-precision number apart."""
+    return format(value, ".9g") if isinstance(value, float) else str(value)
+
+
+def to_csv(records: Iterable[Record]) -> str:
+    """Return the rows of all records as CSV: one row per row, the union of their columns, the unit's name first."""
+    rows = [{"unit": record.unit, **row} for record in records for row in record.rows]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _text(value) for name, value in row.items()} for row in rows)
+    return buffer.getvalue()
+
+
+def write_csv(path: Path, records: Iterable[Record]) -> None:
+    """Write the CSV of an artifact, atomically; an unchanged file keeps its time stamp."""
+    content = to_csv(records).encode()
+    if not path.exists() or path.read_bytes() != content:
+        write_atomically(path, content)
+
+
+Key = tuple[str, str]
+"""A folder of records and the name of a run in it; artifacts that share the folder share the run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One run: its configuration, and the hash that its record must have."""
+
+    artifact: str
+    folder: str
+    unit: str
+    config: Any
+    hash: str
+
+    @property
+    def key(self) -> Key:
+        """What tells it from other runs."""
+        return self.folder, self.unit
+
+
+def wanted_hash(artifact: Artifact, unit: str, config: Any) -> str:
+    """Return the hash that a record of this run must have; it depends on the code of this process."""
+    return config_hash(
+        artifact=artifact.folder,
+        unit=unit,
+        config=config,
+        seed=artifact.seed,
+        version=package_version(),
+        source=artifact.source,
+    )
+
+
+class Records:
+    """The records in an output folder."""
+
+    def __init__(self, output: Output):
+        """Initialize with the folder; nothing is read yet."""
+        self.output = output
+        self._jobs: dict[str, list[Job]] = {}
+        self._found: dict[Key, Lookup] = {}
+
+    def jobs(self, artifact: Artifact) -> list[Job]:
+        """Return the runs of an artifact."""
+        if artifact.id not in self._jobs:
+            units = artifact.at_tier(self.output.tier, self.output.variant).units()
+            self._jobs[artifact.id] = [
+                Job(
+                    artifact=artifact.id,
+                    folder=artifact.folder,
+                    unit=unit,
+                    config=config,
+                    hash=wanted_hash(artifact, unit, config),
+                )
+                for unit, config in units.items()
+            ]
+        return self._jobs[artifact.id]
+
+    def look_up(self, job: Job) -> Lookup:
+        """Return the record of a run, or why there is none."""
+        if job.key not in self._found:
+            path = self.output.record(*job.key)
+            self._found[job.key] = look_up(path, wanted=job.hash, version=package_version())
+        return self._found[job.key]
+
+    def of(self, artifact: Artifact) -> list[Record]:
+        """Return the records of an artifact that there are."""
+        found = [self.look_up(job).record for job in self.jobs(artifact)]
+        return [one for one in found if one is not None]
+
+    def is_complete(self, artifact: Artifact) -> bool:
+        """Return whether all runs of an artifact have records."""
+        return len(self.of(artifact)) == len(self.jobs(artifact))
+
+    def add(self, new: Record) -> None:
+        """Write a record."""
+        written = write(self.output.record(new.artifact, new.unit), new)
+        self._found[new.artifact, new.unit] = Lookup(record=written)

@@ -8,9 +8,8 @@ from .accepted import digest, read_manifest
 from .aggregate import read_rows
 from .artifact import Artifact
 from .errors import ReproduceError
-from .jobs import Records
 from .provenance import package_version
-from .record import Record
+from .record import Record, Records
 from .results import fingerprint
 
 

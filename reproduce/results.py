@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from . import aggregate, ledger
+from . import ledger
+from .aggregate import read_rows
 from .artifact import Artifact
 from .claims import LedgerLine, judge
 from .errors import ReproduceError
 from .files import write_atomically
-from .jobs import Job, Records
 from .paths import Output
-from .record import Row
+from .record import Job, Records, Row, write_csv
 from .registry import select
 from .style import pictures, style_context
 
@@ -30,7 +30,7 @@ def collect(artifact: Artifact, records: Records, *, partial: bool = False) -> N
             f"`python -m reproduce run --tier {output.tier} --only {artifact.id} --out {output.root}{words}` computes "
             "the rest."
         )
-    aggregate.write_csv(output.csv(artifact.id), found)
+    write_csv(output.csv(artifact.id), found)
 
 
 def complete(records: Records) -> list[Artifact]:
@@ -71,7 +71,7 @@ def origin(artifact: Artifact, records: Records) -> dict[str, Any]:
 
 def _drawn(artifact: Artifact, output: Output, csv: Path, *kinds: str) -> list[bytes]:
     """Return the pictures of numbers of an artifact, one of each kind."""
-    rows = aggregate.read_rows(csv)
+    rows = read_rows(csv)
     with style_context():
         options = {"config": artifact.at_tier(output.tier, output.variant)} if artifact.draws_config else {}
         figure = artifact.draw(rows, **options)
@@ -123,7 +123,7 @@ def judged(artifact: Artifact, rows: Sequence[Row]) -> list[LedgerLine]:
 
 def settle(chosen: Sequence[Artifact], output: Output) -> list[LedgerLine]:
     """Judge the claims of artifacts from their CSVs."""
-    return [line for artifact in chosen for line in judged(artifact, aggregate.read_rows(output.csv(artifact.id)))]
+    return [line for artifact in chosen for line in judged(artifact, read_rows(output.csv(artifact.id)))]
 
 
 def write_ledger(lines: Sequence[LedgerLine], output: Output) -> None:

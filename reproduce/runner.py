@@ -19,12 +19,11 @@ from .artifact import Artifact
 from .errors import ReproduceError
 from .executors import Executor
 from .inputs import Inputs
-from .jobs import Job, Records, wanted_hash
 from .memory import forget_programs, told
 from .paths import Output
 from .progress import Progress
 from .provenance import package_version, provenance
-from .record import Record
+from .record import Job, Record, Records, wanted_hash
 from .registry import REGISTRY
 
 

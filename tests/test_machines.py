@@ -8,11 +8,10 @@ import pytest
 from reproduce import __main__ as cli
 from reproduce import machines
 from reproduce.aggregate import read_rows
-from reproduce.jobs import Records
 from reproduce.paper.origins import machine_rows
 from reproduce.paths import REFERENCE, Output
 from reproduce.provenance import package_version
-from reproduce.record import Record
+from reproduce.record import Record, Records
 from reproduce.registry import REGISTRY
 
 pytestmark = pytest.mark.once

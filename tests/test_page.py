@@ -12,9 +12,8 @@ import pytest
 from reproduce import page, results
 from reproduce.aggregate import read_rows
 from reproduce.evidence import PARTS
-from reproduce.jobs import Records
 from reproduce.paths import REFERENCE, Output
-from reproduce.record import Record
+from reproduce.record import Record, Records
 from reproduce.registry import REGISTRY
 
 pytestmark = pytest.mark.once

@@ -16,10 +16,10 @@ from reproduce.errors import ReproduceError
 from reproduce.executors import open_executor
 from reproduce.files import write_atomically
 from reproduce.inputs import Inputs
-from reproduce.jobs import Records
 from reproduce.paths import Output
 from reproduce.progress import Progress, TimeLeft
 from reproduce.provenance import package_version
+from reproduce.record import Records
 from reproduce.registry import REGISTRY
 
 pytestmark = pytest.mark.once

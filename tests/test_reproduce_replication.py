@@ -30,7 +30,7 @@ from reproduce.experiments.replication_lab import Lab, count_parameters
 from reproduce.experiments.replication_rows import Bench, stored
 from reproduce.experiments.scoring import StoredParticles, losses_of
 from reproduce.inputs import Inputs
-from reproduce.record import Record, plain
+from reproduce.record import Record, plain, write_csv
 from reproduce.registry import REGISTRY
 from reproduce.stats import BASES
 from reproduce.style import style_context
@@ -145,7 +145,7 @@ class Results(dict):
                 known = {"artifact": "replication", "hash": "", "version": "", "config": {}, "seed": 0}
                 records.append(Record(unit=name, rows=plain_rows, provenance={}, **known))
         path = self.folder / f"{part}.csv"
-        aggregate.write_csv(path, records)
+        write_csv(path, records)
         self[part] = list(aggregate.read_rows(path))
         return self[part]
 

@@ -8,8 +8,8 @@ import pytest
 from reproduce import accepted, results, runner, verify
 from reproduce.errors import ReproduceError
 from reproduce.inputs import Inputs
-from reproduce.jobs import Records
 from reproduce.paths import Output
+from reproduce.record import Records
 from reproduce.registry import REGISTRY
 from reproduce.restore import restore
 

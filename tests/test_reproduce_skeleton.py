@@ -20,7 +20,7 @@ from reproduce.configs.image_paper import Variant
 from reproduce.errors import UsageError
 from reproduce.files import write_atomically
 from reproduce.paths import REFERENCE
-from reproduce.record import Record
+from reproduce.record import Record, write_csv
 from reproduce.registry import REGISTRY, select
 from reproduce.style import AGENTS
 
@@ -124,7 +124,7 @@ def record(rows, unit="only"):
 
 def test_rows_survive_the_csv(tmp_path):
     rows = [{"agent": "a, b", "tau": 3, "value": 0.1, "exact": True}, {"agent": "c", "extra": math.inf}]
-    aggregate.write_csv(tmp_path / "x.csv", [record(rows[:1]), record(rows[1:], unit="other")])
+    write_csv(tmp_path / "x.csv", [record(rows[:1]), record(rows[1:], unit="other")])
     expected = [{"unit": "only", **rows[0]}, {"unit": "other", **rows[1]}]
     assert aggregate.read_rows(tmp_path / "x.csv") == expected
 
@@ -141,8 +141,8 @@ def test_rows_survive_the_csv(tmp_path):
     ],
 )
 def test_verification_uses_the_tolerance_of_each_metric(tmp_path, fresh, word):
-    aggregate.write_csv(tmp_path / "accepted.csv", [record([{"name": "a", "value": 1.0}])])
-    aggregate.write_csv(tmp_path / "fresh.csv", [record(fresh)])
+    write_csv(tmp_path / "accepted.csv", [record([{"name": "a", "value": 1.0}])])
+    write_csv(tmp_path / "fresh.csv", [record(fresh)])
     limits = {"value": Tolerance(absolute=1e-3)}
     comparison = verify.compare("x", tmp_path / "fresh.csv", tmp_path / "accepted.csv", limits)
     if word is None:
