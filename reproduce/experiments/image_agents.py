@@ -13,8 +13,9 @@ from jaxtyping import Array, PRNGKeyArray
 
 from epinet_eqx import AbstractENN, named_keys
 from epinet_eqx.combinators import OnTrunk
-from epinet_eqx.losses import Batch
+from epinet_eqx.losses import Batch, CrossEntropy
 from epinet_eqx.networks import AbstractNetwork
+from epinet_eqx.training import EpistemicObjective
 
 from ..configs import images
 from ..inputs import NOTHING, Inputs
@@ -74,6 +75,42 @@ class Agent:
     copies: int = 1
 
 
+def loss_of(training: images.Training) -> CrossEntropy:
+    """Return the loss that a training stands for."""
+    return CrossEntropy(l2=training.l2, label_smoothing=training.label_smoothing)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Untrained:
+    """An ENN that is to be trained.
+
+    Attributes:
+        name: what it is called.
+        build: makes it.
+        training: how it is trained.
+        num_index_samples: index samples per step.
+        recipe: what it is made by: it tells it from others of this name, also among those that are kept.
+        key: random key.
+    """
+
+    name: str
+    build: Callable[[], AbstractENN]
+    training: images.Training
+    num_index_samples: int = 1
+    recipe: images.EpinetRecipe | images.BaselineRecipe | None = None
+    key: PRNGKeyArray
+
+    @property
+    def objective(self) -> EpistemicObjective:
+        """What is minimized."""
+        return EpistemicObjective(loss_of(self.training), num_index_samples=self.num_index_samples)
+
+    @property
+    def settings(self) -> list[Any]:
+        """What its place depends on beside the training."""
+        return [self.num_index_samples, *([self.recipe] if self.recipe else [])]
+
+
 class Trainer(Protocol):
     """What is done with a training that is asked for: it is run, or noted in a plan (`image_plan.Planner`)."""
 
@@ -131,26 +168,8 @@ class Backend(Protocol):
         """Return the ensemble of the first particles."""
         ...
 
-    def fit(
-        self,
-        name: str,
-        build: Callable[[], AbstractENN],
-        training: images.Training,
-        *,
-        num_index_samples: int = 1,
-        recipe: images.EpinetRecipe | images.BaselineRecipe | None = None,
-        key: PRNGKeyArray,
-    ) -> Any:
-        """Return an ENN, trained.
-
-        Args:
-            name: what it is called.
-            build: makes it.
-            training: how it is trained.
-            num_index_samples: index samples per step.
-            recipe: what it is made by, for its place among those that are kept.
-            key: random key.
-        """
+    def fit(self, wanted: Untrained) -> Any:
+        """Return an ENN, trained."""
         ...
 
     def dropout(self) -> AbstractENN:

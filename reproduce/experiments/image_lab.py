@@ -16,7 +16,7 @@ from epinet_eqx.networks import MLP, AbstractNetwork, ConvNet
 
 from ..configs.images import EpinetRecipe, Protocol
 from .heads import WithHead
-from .image_agents import Agent, Backend
+from .image_agents import Agent, Backend, Untrained
 from .image_baselines import BASELINES
 
 
@@ -141,15 +141,15 @@ class Lab:
     def epinet(self, size: int, recipe: EpinetRecipe, *, name: str = "epinet") -> Agent:
         """Return an epinet on the frozen base of a size, trained by a recipe; recipes of equal shapes begin alike."""
         init_key, prior_key, fit_key = named_keys(self.key_of(f"epinet {size}"), "init", "prior", "fit")
-        enn = self.backend.fit(
-            f"epinet {size}",
-            ft.partial(self._build, size, recipe, init_key, prior_key),
-            recipe.training,
+        wanted = Untrained(
+            name=f"epinet {size}",
+            build=ft.partial(self._build, size, recipe, init_key, prior_key),
+            training=recipe.training,
             num_index_samples=recipe.num_index_samples,
             recipe=recipe,
             key=fit_key,
         )
-        return self._agent(name, size, enn)
+        return self._agent(name, size, self.backend.fit(wanted))
 
     def head(self, size: int) -> Agent:
         """Return the base of a size with a trained MLP on its features, as large as the learnable epinet or larger."""
@@ -162,8 +162,8 @@ class Lab:
             head = MLP(base.feature_dim, self.backend.num_classes, (width,), feature_layers=(), key=init_key)
             return Deterministic(WithHead(Frozen(base), head))
 
-        enn = self.backend.fit(f"head {size}", build, recipe.training, recipe=recipe, key=fit_key)
-        return self._agent("deterministic head", size, enn)
+        wanted = Untrained(name=f"head {size}", build=build, training=recipe.training, recipe=recipe, key=fit_key)
+        return self._agent("deterministic head", size, self.backend.fit(wanted))
 
     @ft.cached_property
     def _epinets(self) -> dict[int, Agent]:

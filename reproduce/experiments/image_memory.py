@@ -19,12 +19,12 @@ from epinet_eqx.baselines import MIMO, MIMOLoss, SpectrallyBounded, mimo_batch, 
 from epinet_eqx.bayes import Deterministic, Ensemble, dropout_mlp
 from epinet_eqx.combinators import OnTrunk
 from epinet_eqx.data import AugmentedDyads, Normalization
-from epinet_eqx.losses import Batch, CrossEntropy
+from epinet_eqx.losses import Batch
 from epinet_eqx.networks import MLP, AbstractNetwork, headless
 from epinet_eqx.training import EpistemicObjective, EpochBatches, fit, fit_ensemble, init_state, train_step
 
-from ..configs.images import BaselineRecipe, EpinetRecipe, Training
-from .image_agents import Agent, Seed, Trainer, run_training
+from ..configs.images import Training
+from .image_agents import Agent, Seed, Trainer, Untrained, loss_of, run_training
 from .image_data import Splits, read_splits
 from .image_plan import Planned, num_bytes
 
@@ -38,11 +38,6 @@ def settings_of(training: Training, num_train: int) -> dict[str, Any]:
         "optimizer": optax.adam(training.learning_rate),
         "progress": False,
     }
-
-
-def loss_of(training: Training) -> CrossEntropy:
-    """Return the loss that a training stands for."""
-    return CrossEntropy(l2=training.l2, label_smoothing=training.label_smoothing)
 
 
 def kept(path: Path | None, like: Any, train: Callable[[], Any]) -> Any:
@@ -131,28 +126,18 @@ class MemoryBackend:
         """Return a base network of a size: two hidden layers, of which the last one is the features."""
         return MLP(self.num_pixels, self.num_classes, (size, size), feature_layers=(-1,), key=key)
 
-    def fit(
-        self,
-        name: str,
-        build: Callable[[], AbstractENN],
-        training: Training,
-        *,
-        num_index_samples: int = 1,
-        recipe: EpinetRecipe | BaselineRecipe | None = None,
-        key: PRNGKeyArray,
-    ) -> Any:
+    def fit(self, wanted: Untrained) -> Any:
         """Return an ENN trained on the training data of this seed."""
-        enn = build()
+        enn, objective, training = wanted.build(), wanted.objective, wanted.training
 
         def train() -> Any:
-            options = {**settings_of(training, self.num_train), "num_index_samples": num_index_samples}
-            return fit(enn, self.data.train, loss_of(training), **options, key=key).enn
+            options = {**settings_of(training, self.num_train), "num_index_samples": wanted.num_index_samples}
+            return fit(enn, self.data.train, loss_of(training), **options, key=wanted.key).enn
 
-        place = self.seed.place(name, training, num_index_samples, *([recipe] if recipe else []))
-        objective = EpistemicObjective(loss_of(training), num_index_samples=num_index_samples)
+        place = self.seed.place(wanted.name, training, *wanted.settings)
         return self.trainer(
             lambda: kept(place, enn, train),
-            lambda: (self._planned(name, enn, training, objective, detail=recipe), enn),
+            lambda: (self._planned(wanted.name, enn, training, objective, detail=wanted.recipe), enn),
         )
 
     def _planned(
@@ -229,9 +214,11 @@ class MemoryBackend:
             return jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, self.particles.particles)
         init_key, fit_key = named_keys(self.seed.key_of(f"base {size}"), "init", "fit")
         training = self.seed.protocol.training
-        return self.fit(
-            f"base {size}", lambda: Deterministic(self.make_network(size, init_key)), training, key=fit_key
-        ).network
+
+        def build() -> AbstractENN:
+            return Deterministic(self.make_network(size, init_key))
+
+        return self.fit(Untrained(name=f"base {size}", build=build, training=training, key=fit_key)).network
 
     def alone(self, size: int, network: AbstractNetwork) -> Agent:
         """Return the base network of a size as an agent."""
@@ -252,7 +239,8 @@ class MemoryBackend:
         def build() -> AbstractENN:
             return dropout_mlp(self.num_pixels, self.num_classes, (size, size), rate=recipe.dropout_rate, key=init_key)
 
-        return self.fit("dropout", build, self.seed.protocol.training, recipe=recipe, key=fit_key)
+        training = self.seed.protocol.training
+        return self.fit(Untrained(name="dropout", build=build, training=training, recipe=recipe, key=fit_key))
 
     def mimo(self) -> AbstractENN:
         """Return a network of two inputs and two outputs, trained on pairs that are drawn anew in every epoch."""
@@ -289,7 +277,8 @@ class MemoryBackend:
             head = make_head(trunk.feature_dim, head_key)
             return OnTrunk(SpectrallyBounded(trunk) if bounded else trunk, head)
 
-        return self.fit(name, build, protocol.training, recipe=protocol.baselines, key=fit_key)
+        recipe = protocol.baselines
+        return self.fit(Untrained(name=name, build=build, training=protocol.training, recipe=recipe, key=fit_key))
 
     def posterior(self, enn: OnTrunk) -> AbstractENN:
         """Return an `SNGP` on a trunk with the posterior of its output weights given the training data."""

@@ -25,7 +25,6 @@ from epinet_eqx.networks import AbstractNetwork, headless, with_statistics
 from epinet_eqx.training import (
     AbstractObjective,
     Checkpoints,
-    EpistemicObjective,
     JsonlMetrics,
     StatefulObjective,
     TrunkObjective,
@@ -35,13 +34,13 @@ from epinet_eqx.training import (
     train,
 )
 
-from ..configs.images import BaselineRecipe, EpinetRecipe, Training
+from ..configs.images import Training
 from ..errors import ReproduceError
-from .image_agents import Agent, Seed, Trainer, run_training
+from .image_agents import Agent, Seed, Trainer, Untrained, loss_of, run_training
 from .image_plan import Planned, is_shape, num_bytes
 from .image_scale_baselines import MIMOObjective, gram_of, kernels_of_blocks
 from .image_scale_outputs import CHUNK, DrawnSource, stored_batches
-from .image_scale_recipes import FAMILIES, loss_of, optimizer_of
+from .image_scale_recipes import FAMILIES, optimizer_of
 from .image_sources import Facts, Images, Prepared, Shares, known_facts, open_images, share, sizes_of
 from .scoring import TAU, StoredParticles
 
@@ -303,25 +302,16 @@ class ScaleBackend:
         networks = {f"particle {number}": ft.partial(self._particle, number) for number in range(size)}
         return self._agent("ensemble", size, networks, self.seed.protocol.sizes[0])
 
-    def fit(
-        self,
-        name: str,
-        build: Callable[[], AbstractENN],
-        training: Training,
-        *,
-        num_index_samples: int = 1,
-        recipe: EpinetRecipe | BaselineRecipe | None = None,
-        key: PRNGKeyArray,
-    ) -> Any:
+    def fit(self, wanted: Untrained) -> Any:
         """Return an ENN without running statistics, such as one on a frozen network, trained on the mesh."""
         enn, _ = self.train(
-            name,
-            lambda key: (build(), None),
-            EpistemicObjective(loss_of(training), num_index_samples=num_index_samples),
-            training,
-            place=[num_index_samples, self.seed.protocol.training, *([recipe] if recipe else [])],
-            detail=recipe,
-            key=key,
+            wanted.name,
+            lambda key: (wanted.build(), None),
+            wanted.objective,
+            wanted.training,
+            place=[self.seed.protocol.training, *wanted.settings],
+            detail=wanted.recipe,
+            key=wanted.key,
         )
         return enn
 

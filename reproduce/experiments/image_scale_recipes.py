@@ -5,7 +5,6 @@ from typing import Any
 
 import optax
 
-from epinet_eqx.losses import CrossEntropy
 from epinet_eqx.networks import cifar_resnet, resnet_v1, resnet_v2
 
 from ..configs.images import Training
@@ -25,11 +24,6 @@ FAMILIES: dict[str, Callable[..., Any]] = {
     "resnet_v2": resnet_v2,
 }
 """From the name of a family of networks to what makes one of a size, and its state."""
-
-
-def loss_of(training: Training) -> CrossEntropy:
-    """Return the loss that a training stands for."""
-    return CrossEntropy(l2=training.l2, label_smoothing=training.label_smoothing)
 
 
 def optimizer_of(training: Training, num_train: int) -> tuple[optax.GradientTransformation, int]:
