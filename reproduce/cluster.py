@@ -12,6 +12,9 @@ from .provenance import versions
 # A task that has cost this many workers is abandoned: it is probably what kills them.
 _MAX_LOST = 3
 
+# How long a cluster of this process may take to start a lost worker anew before it is closed.
+_RESTART_SECONDS = 20
+
 
 def _all_of(function: Callable[[Any], Iterable[Any]], task: Any, expected: Mapping[str, str]) -> list[Any]:
     """Return all results of a task, if this worker has the packages of the process that asked."""
@@ -93,4 +96,9 @@ def open_dask(workers: int, scheduler: str | None) -> Iterator[Dask]:
             distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as cluster,
             distributed.Client(cluster) as client,
         ):
-            yield Dask(client)
+            try:
+                yield Dask(client)
+            finally:
+                # Closed while it starts a lost worker anew, a cluster fails to join a process that is not there yet.
+                with contextlib.suppress(OSError):
+                    client.wait_for_workers(workers, timeout=_RESTART_SECONDS)

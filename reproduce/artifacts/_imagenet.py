@@ -221,9 +221,12 @@ def finish(axes: Sequence[Axes], x: str) -> None:
 
 
 def name_networks(ax: Axes, rows: Rows, x: str, metric: str) -> None:
-    """Write the names of networks above or below their points."""
+    """Write the names of the networks that have rows above or below their points."""
     for networks, name, above, align in GROUPS:
-        places = [point(of("resnet", network=network)(rows), x, metric) for network in networks]
+        own = [of("resnet", network=network)(rows) for network in networks]
+        places = [point(group, x, metric) for group in own if group]
+        if not places:
+            continue
         # The geometric mean is in the middle of a logarithmic axis.
         middle = math.exp(sum(math.log(place) for place, _, _ in places) / len(places))
         end = (max if above > 0 else min)(mean for _, mean, _ in places)
