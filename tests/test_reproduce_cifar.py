@@ -8,13 +8,14 @@ import pytest
 
 from reproduce.configs.banked import Folds, StoredEpinet
 from reproduce.configs.cifar_bank import CifarScaling, StoredNetworks
-from reproduce.configs.cifar_head import CifarHead, Halves, NearImages
-from reproduce.experiments import cifar_bank, cifar_head, cifar_near
+from reproduce.configs.cifar_head import BANK, CifarHead, Halves, NearImages, ShiftedHead
+from reproduce.experiments import cifar_bank, cifar_head, cifar_near, cifar_shift
 from reproduce.experiments.cifar_bank import network_parameters, subsets
 from reproduce.experiments.cifar_head import Halved, log_loss, log_softmax
 from reproduce.experiments.cifar_near import near_images
 from reproduce.experiments.cifar_people import head_losses, particle_losses
 from reproduce.experiments.replication_human import draw_labels
+from reproduce.experiments.replication_images import shifts
 from reproduce.registry import REGISTRY
 from reproduce.stats import NETWORKS, where
 from reproduce.style import style_context
@@ -109,6 +110,45 @@ def test_near_pairs_are_judged_images_and_the_control_shares_none_of_them():
     assert near > 0.6 > 0.4 > other
     with style_context():
         assert REGISTRY["rep_near"].draw(rows).axes
+
+
+def test_shifted_and_augmented_images_have_every_agent_and_are_drawn():
+    names = ("resnet20_00", "resnet20_01")
+    config = ShiftedHead(
+        size=2,
+        num_bases=1,
+        bank=dataclasses.replace(BANK, num_shifted=4, num_dyads=4),
+        length_scales=(0.3, 3.0),
+        num_samples=50,
+        shifted_blocks=2,
+        dyad_blocks=2,
+    )
+    rng = np.random.default_rng(0)
+
+    def seen(count):
+        logits = rng.normal(size=(count, 2, 10)).astype(np.float32)
+        return cifar_shift.Seen(logits, logits, rng.normal(size=(2, count, 64)), rng.integers(0, 10, count))
+
+    shifted, clean, dyads = seen(4 * len(shifts())), seen(4), seen(20)
+    rows = cifar_shift._shifted_rows(config, names, shifted, clean)
+    assert len(rows) == 2 * (2 + len(shifts())) * 6
+    own = where(rows, agent="network", network=names[1], shift="mean")
+    # Ten labels of a pair are ten times as hard for who takes them to be independent.
+    np.testing.assert_allclose([row["joint"] for row in own], [10 * row["marginal"] for row in own], rtol=1e-4)
+    expected = np.mean([row["joint"] for row in rows if row["agent"] == "ensemble" and row["strength"] > 0])
+    assert NETWORKS.mean(where(rows, agent="ensemble", shift="mean"), "joint").value == pytest.approx(expected)
+    # Whoever takes the ensemble's mean prediction has its marginal loss.
+    for kind in ("ensemble", "ensemble + head"):
+        values = [row["marginal"] for row in where(rows, agent=kind)]
+        np.testing.assert_allclose(values, [row["marginal"] for row in where(rows, agent="ensemble")], rtol=1e-4)
+    drawn = cifar_shift._augmented_rows(config, names, dyads, key=jr.key(0))
+    assert len(drawn) == 2 * (1 + 2 + 1 + 2)
+    independent = where(drawn, agent="network")
+    np.testing.assert_allclose(
+        [row["joint"] for row in independent], [10 * row["marginal"] for row in independent], rtol=1e-5
+    )
+    with style_context():
+        assert len(REGISTRY["rep_shift"].draw([*rows, *drawn]).axes) == 2
 
 
 def test_labels_of_people_are_scored_as_independent_at_share_one():

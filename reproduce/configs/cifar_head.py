@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from .banked import StoredEpinet
 from .cifar_bank import CIFAR_NETWORKS, RECIPES, StoredNetworks
+from .replication import BankConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,5 +135,48 @@ class PeopleLabels:
     ensemble_size: int = 20
 
     def units(self) -> Mapping[str, "PeopleLabels"]:
+        """Return all in one."""
+        return {"all": self}
+
+
+BANK = BankConfig()
+"""The images of the replication's bank, which it computes anyway."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShiftedHead:
+    """The head beside an ensemble on rotated and corrupted images, and under augmented dyadic draws.
+
+    Everything that is chosen is chosen on test images as they are, after the first ones that are shifted or augmented.
+
+    Attributes:
+        depth: depth of the networks.
+        size: number of networks, which are the particles of the ensemble.
+        num_bases: number of these that carry a sampled head.
+        bank: how many images are shifted and augmented.
+        num_tuning: images to choose temperatures on.
+        temperatures: candidates for what outputs are divided by.
+        alpha: share of the exact head.
+        field_alpha: share of the sampled head.
+        length_scales: how far the fields' knowledge reaches.
+        num_samples: number of indices M.
+        shifted_blocks: blocks of shifted images that rows are means over.
+        dyad_blocks: blocks of pairs under augmented draws.
+    """
+
+    depth: int = 20
+    size: int = 20
+    num_bases: int = 5
+    bank: BankConfig = BANK
+    num_tuning: int = 2000
+    temperatures: tuple[float, ...] = Halves.temperatures
+    alpha: float = 0.05
+    field_alpha: float = 0.2
+    length_scales: tuple[float, ...] = (0.3, 1.0, 3.0)
+    num_samples: int = 1000
+    shifted_blocks: int = 5
+    dyad_blocks: int = 10
+
+    def units(self) -> Mapping[str, "ShiftedHead"]:
         """Return all in one."""
         return {"all": self}
