@@ -7,7 +7,7 @@ from ..artifact import Artifact, Tolerance
 from ..claims import Claim, Difference, Select, at_least, at_most, select
 from ..configs.cifar_head import ShiftedHead
 from ..stats import NETWORKS, Rows, values_of, where
-from ..style import AGENTS, INK, add_legend
+from ..style import AGENTS, INK, add_legend, set_log_scale
 
 _LOCATION = "ours, Theorem 5"
 _CLOSE = 0.3
@@ -115,7 +115,7 @@ def _point(ax: Axes, place: float, rows: Rows, agent: str, label: bool) -> None:
 def draw(rows: Rows) -> Figure:
     """Draw joint losses under each shift, and under augmented draws."""
     figure = Figure(figsize=(6.75, 3.2))
-    left, right = figure.subplots(1, 2, width_ratios=(2.2, 1))
+    left, right = figure.subplots(1, 2, width_ratios=(1.7, 1))
     shifted, augmented = where(rows, part="shifted"), where(rows, part="augmented")
     kinds = [
         (kind, strength)
@@ -127,7 +127,7 @@ def draw(rows: Rows) -> Figure:
         for place, (kind, strength) in enumerate(kinds):
             own = where(shifted, agent=agent, shift=kind, strength=strength)
             _point(left, place + 0.12 * number - 0.18, own, agent, place == 0)
-    left.set_yscale("log")
+    set_log_scale(left)
     left.set_xticks(
         range(len(kinds)), [kind if strength in (0, 1) else f"{strength}" for kind, strength in kinds], rotation=90
     )
@@ -139,8 +139,9 @@ def draw(rows: Rows) -> Figure:
         cases += [(agent, f", {scale:g}", where(own, length_scale=scale)) for scale in scales] or [(agent, "", own)]
     for place, (agent, _, own) in enumerate(cases):
         _point(right, place, own, agent, False)
-    right.set_yscale("log")
-    right.set_xticks(range(len(cases)), [f"{agent}{words}" for agent, words, _ in cases], rotation=90)
+    set_log_scale(right)
+    names = [f"{agent}{words}".replace(" + ", "\n+ ") for agent, words, _ in cases]
+    right.set_xticks(range(len(cases)), names, rotation=90, fontsize="x-small")
     right.tick_params(axis="x", colors=INK)
     add_legend(figure, left, columns=4)
     return figure
