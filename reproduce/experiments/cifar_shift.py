@@ -19,12 +19,13 @@ from ..configs.cifar_head import ShiftedHead
 from ..configs.replication import Piece
 from ..inputs import Inputs
 from ..record import Row
-from .banked import TAU, StoredParticles, block_rows
+from .banked import block_rows
 from .cifar_bank import about, batch_of, network_parameters, particles_of
-from .cifar_head import best_marginal, field_head, log_loss, log_softmax, tuned_temperature
+from .cifar_head import best_marginal, field_head, log_loss, log_softmax
 from .replication_bank import LAST, features_of
 from .replication_images import shifts
 from .replication_scores import log_mean
+from .scoring import TAU, StoredParticles, choose_temperature
 
 Losses = dict[str, Float[np.ndarray, "1 values"]]
 
@@ -176,7 +177,7 @@ def run(config: ShiftedHead, *, key: PRNGKeyArray, inputs: Inputs) -> list[Row]:
     cooling = [best_marginal(tuning(data), config.temperatures) for data in stored]
     enn = StoredParticles(config.size)
     particles = particles_of(names)
-    cold = tuned_temperature(enn, tuning(particles), config.temperatures, Draws.all(enn.index))
+    cold = choose_temperature(enn, [tuning(particles)], Draws.all(enn.index), config.temperatures)
     logits = np.asarray(particles.x)[: bank.num_shifted]
     clean = Seen(
         logits / np.asarray(cooling, np.float32)[None, :, None],
