@@ -42,7 +42,7 @@ ARTIFACT = Artifact(
     },
     caption=(
         "Left, joint log-loss of pairs of rotated and corrupted images, each image repeated as it is. Right, joint "
-        "log-loss of ten draws from a pair, each augmented anew, so that no two are the same image; fields of three "
+        "log-loss of draws from a pair, each augmented anew, so that no draw repeats an image; fields of several "
         "length scales. Temperatures are chosen on other images, as they are. In outline: the mean prediction of the "
         "ensemble through the head. Bars: standard errors over blocks of pairs and over networks."
     ),
