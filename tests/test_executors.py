@@ -13,6 +13,7 @@ import executor_tasks as tasks
 import jax
 import pytest
 
+from reproduce import __main__ as cli
 from reproduce import memory
 from reproduce.errors import ReproduceError, UsageError
 from reproduce.executors import open_executor
@@ -282,6 +283,14 @@ def test_a_dask_scheduler_that_is_not_there_gets_a_sentence():
         open_executor("dask", scheduler="tcp://127.0.0.1:9"),
     ):
         pass
+
+
+def test_a_dask_scheduler_that_is_no_address_gets_a_sentence(capsys):
+    pytest.importorskip("distributed")
+    command = ["run", "--only", "thm1", "--tier", "smoke", "--executor", "dask", "--scheduler", "somewhere"]
+    assert cli.main(command) == 2
+    message = "`--scheduler` must be an address such as tcp://127.0.0.1:8786; got somewhere"
+    assert message in capsys.readouterr().err
 
 
 def test_processes_share_programs_while_they_are_needed(monkeypatch):

@@ -200,10 +200,6 @@ def test_selection_by_id_and_session():
         (["run", "--only", "fig02", "--dry-run", "--tflops", "0"], "`--tflops` must be finite and above 0; got 0."),
         (["run", "--only", "fig02", "--dry-run", "--tflops", "inf"], "`--tflops` must be finite and above 0; got inf."),
         (
-            ["run", "--only", "thm1", "--tier", "smoke", "--executor", "dask", "--scheduler", "somewhere"],
-            "`--scheduler` must be an address such as tcp://127.0.0.1:8786; got somewhere",
-        ),
-        (
             ["draw", "--session", "theorie"],
             "cifar, decisions, imagenet, testbed, theory; got theorie. Did you mean theory?",
         ),
