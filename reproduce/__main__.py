@@ -7,8 +7,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from datetime import date
 
 if importlib.util.find_spec("epinet_eqx") is None:
     sys.exit(
@@ -18,13 +17,14 @@ if importlib.util.find_spec("epinet_eqx") is None:
 
 from tqdm import tqdm
 
-from . import ledger, machines, results, runner
+from . import ledger, machines, options, results, runner
+from .accept import accept, write_accepted_ledger
 from .accepted import read_manifest
 from .artifact import TIERS, Artifact
-from .configs.image_paper import DATASETS, PRESETS, Variant
-from .dry_run import DEFAULT_TFLOPS, dry_run, simulate_devices
+from .configs.image_paper import Variant
+from .dry_run import dry_run, simulate_devices
 from .errors import ReproduceError, UsageError, unknown
-from .executors import EXECUTORS, open_executor
+from .executors import open_executor
 from .inputs import Inputs
 from .page import write_page
 from .paths import REFERENCE, Output
@@ -32,102 +32,7 @@ from .progress import Progress
 from .record import Records
 from .registry import select
 from .restore import restore
-from .verify import accept, same_verdicts, verify, write_accepted_ledger
-
-_EPILOG = """examples:
-  python -m reproduce list
-  python -m reproduce run --session theory --tier smoke
-  python -m reproduce run --only thm1 --only fig01
-  python -m reproduce draw --only thm1
-  python -m reproduce run --session testbed --workers 2
-  python -m reproduce verify --session theory
-  python -m reproduce run --session imagenet --tier paper --data-dir IMAGENET
-  python -m reproduce run --session imagenet --tier paper --dry-run --devices 16
-  python -m reproduce run --only fig10 --dataset fashion_mnist --data-dir FASHION_MNIST
-  python -m reproduce restore --tier paper --only fig05 && python -m reproduce draw --tier paper --only fig05
-  python -m reproduce.paper
-
-Results go to OUT/TIER: records/ (one JSON per run), csv/ (one per artifact), figures/ (PDF and PNG), claims.md and
-claims.csv. A run that has a valid record is not computed again, so a stopped command continues where it was.
-A claim that does not hold is a result: the ledger says so, and the command still succeeds.
-exit codes: 0 done; 1 something failed or does not agree; 2 the command was not understood; 130 stopped by Ctrl-C."""
-
-
-def _parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m reproduce",
-        description="Regenerate the figures, tables and theorem checks of 'Epistemic Neural Networks'.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument("--tier", default="laptop", help=f"size of the runs: {', '.join(TIERS)} (default: laptop)")
-    shared.add_argument(
-        "--only", action="append", default=[], metavar="ID", help="only this artifact; may be repeated, or a,b,c"
-    )
-    shared.add_argument("--session", help="only the artifacts of this session, such as theory")
-    shared.add_argument(
-        "--dataset", default="", metavar="NAME", help=f"other data for image figures: {', '.join(DATASETS)}"
-    )
-    shared.add_argument(
-        "--preset",
-        default="paper",
-        metavar="NAME",
-        help=f"epinets of tier paper: {', '.join(PRESETS)} (default: paper)",
-    )
-    shared.add_argument("--out", type=Path, default=Path("out"), metavar="DIR", help="output folder (default: out)")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser(
-        "list", parents=[shared], help="show the artifacts, how long they take and how much of them is done"
-    )
-    run = commands.add_parser("run", parents=[shared], help="compute what is missing, draw it, print the ledger")
-    run.add_argument("--force", action="store_true", help="compute again what has a record; needed after editing src/")
-    run.add_argument("--data-dir", type=Path, metavar="DIR", help="folder of a data set, for artifacts that read one")
-    run.add_argument("--weights", type=Path, metavar="DIR", help="folder of trained networks, likewise")
-    run.add_argument(
-        "--workers", type=int, default=1, metavar="N", help="processes that compute side by side (default: 1)"
-    )
-    run.add_argument(
-        "--executor",
-        default="local",
-        help=f"where to compute: {', '.join(EXECUTORS)} (default: local); dask needs the extra of that name",
-    )
-    run.add_argument("--scheduler", metavar="ADDRESS", help="a running Dask scheduler; by default one is started here")
-    run.add_argument(
-        "--accumulate", type=int, default=1, metavar="N", help="parts that a large batch goes through in (default: 1)"
-    )
-    run.add_argument("--loaders", type=int, default=0, metavar="N", help="processes that decode images (default: 0)")
-    run.add_argument("--devices", type=int, metavar="N", help="simulate so many devices on the CPU")
-    run.add_argument(
-        "--dry-run", action="store_true", help="train nothing: compile each step, say what the run would take"
-    )
-    run.add_argument(
-        "--tflops",
-        type=float,
-        default=DEFAULT_TFLOPS,
-        metavar="X",
-        help=f"speed of a device that --dry-run reckons with, in TFLOP/s (default: {DEFAULT_TFLOPS:g})",
-    )
-    run.add_argument("--quiet", action="store_true", help="do not say how far the run is")
-    drawing = commands.add_parser(
-        "draw", parents=[shared], help="draw from the records there are, and print the ledger"
-    )
-    drawing.add_argument(
-        "--accepted",
-        action="store_true",
-        help="draw and judge the accepted numbers again, as after a change of a figure or of a claim's words",
-    )
-    check = commands.add_parser("verify", parents=[shared], help="compare fresh CSVs with the accepted ones")
-    check.add_argument("--accept", action="store_true", help="make the fresh CSVs the accepted ones")
-    check.add_argument(
-        "--record", action="store_true", help="note this machine, and what agreed, beside the accepted numbers"
-    )
-    check.add_argument("--partial", action="store_true", help="accept the units there are, marked as a part of all")
-    commands.add_parser(
-        "restore", parents=[shared], help="make records of the accepted numbers, to draw or to go on from"
-    )
-    return parser
+from .verify import Comparison, confirm, same_verdicts, verify
 
 
 def _list(chosen: Sequence[Artifact], output: Output) -> int:
@@ -189,46 +94,52 @@ def _draw_accepted(chosen: Sequence[Artifact], output: Output) -> int:
 
 
 def _verify(chosen: Sequence[Artifact], output: Output, arguments: argparse.Namespace) -> int:
-    """Compare artifacts with their references; return 1 if one does not agree."""
-    wrong = waiting = 0
-    found: dict[str, str] = {}
-    here: Mapping[str, Any] = {}
-    manifest = read_manifest(REFERENCE)
+    """Compare artifacts with their references; return 1 if one does not agree or cannot be confirmed."""
+    records, manifest = Records(output), read_manifest(REFERENCE)
+    there = [entry for entry in chosen if records.is_complete(entry)]
+    compared: dict[str, Comparison] = {}
     others: dict[str, None] = {}
-    records = Records(output)
     for entry in chosen:
-        if not records.is_complete(entry):
-            waiting += 1
+        if entry not in there:
             print(f"{entry.id}: not computed, {len(records.of(entry))} of {len(records.jobs(entry))} units are there")
             continue
         results.collect(entry, records)
-        comparison = verify(entry, output, REFERENCE)
-        here = results.origin(entry, records)
-        apart = machines.differences(here, manifest.get(f"{output.tier}/{entry.id}.csv", {}))
+        origin = manifest.get(f"{output.tier}/{entry.id}.csv", {})
+        apart = machines.differences(results.origin(entry, records), origin)
         others |= dict.fromkeys(apart)
-        found[entry.id] = "apart" if comparison.differences else "tolerance" if comparison.largest else "digits"
-        if comparison.differences:
-            wrong += 1
-            print(f"{entry.id}: does not agree\n  " + "\n  ".join(comparison.differences))
-        elif comparison.largest == 0:
-            print(f"{entry.id}: {comparison.num_rows} rows agree to the last digit")
-        else:
-            why = "" if apart else ", although nothing is known to differ between the machines"
-            largest = f"largest deviation {comparison.largest:.2g} of what is allowed{why}"
-            print(f"{entry.id}: {comparison.num_rows} rows agree within their tolerances ({largest})")
-    compared = len(chosen) - waiting
-    print(f"{compared - wrong} of {compared} artifacts agree with the reference at tier {output.tier}")
+        compared[entry.id] = verify(entry, output, REFERENCE)
+        print(compared[entry.id].told(same_machine=not apart))
+    agree = [entry for entry in there if not compared[entry.id].differences]
+    print(f"{len(agree)} of {len(there)} artifacts agree with the reference at tier {output.tier}")
     if others:
         print("this machine is not the one of the reference, so only tolerances can be asked for:")
         print("\n".join(f"  {words}" for words in others))
-    if arguments.record and found:
-        counts = [same_verdicts(entry, output, REFERENCE) for entry in chosen if entry.id in found]
+    if arguments.record and there:
+        counts = [same_verdicts(entry, output, REFERENCE) for entry in there]
         verdicts = [sum(count) for count in zip(*counts, strict=True)]
-        noted = {"tier": output.tier, "session": arguments.session or "all", "verdicts": verdicts, "artifacts": found}
-        print(f"noted: {machines.confirm(REFERENCE, here, noted)}")
-    if waiting:
-        print(f"{waiting} are not computed: `{_command('run', arguments)}` computes them")
-    return int(wrong > 0 or waiting > 0)
+        artifacts = {name: comparison.kind for name, comparison in compared.items()}
+        session = arguments.session or "all"
+        noted = {"tier": output.tier, "session": session, "verdicts": verdicts, "artifacts": artifacts}
+        print(f"noted: {machines.confirm(REFERENCE, results.origin(there[-1], records), noted)}")
+    confirmed = _confirm(agree, records, compared) if arguments.confirm else agree
+    if len(there) < len(chosen):
+        computes = options.command_of("run", arguments)
+        print(f"{len(chosen) - len(there)} are not computed: `{computes}` computes them")
+    return int(len(confirmed) < len(chosen))
+
+
+def _confirm(agree: Sequence[Artifact], records: Records, compared: Mapping[str, Comparison]) -> list[Artifact]:
+    """Note that artifacts agree with their references; return those of which it can be said."""
+    confirmed = []
+    for entry in agree:
+        try:
+            noted = confirm(entry, records, REFERENCE, largest=compared[entry.id].largest, date=str(date.today()))
+        except ReproduceError as error:
+            print(error)
+            continue
+        confirmed.append(entry)
+        print(f"{entry.id}: confirmed for the code of commit {noted['commit'][:12]}")
+    return confirmed
 
 
 def _accept(chosen: Sequence[Artifact], output: Output, *, partial: bool) -> int:
@@ -250,18 +161,6 @@ def _restore(chosen: Sequence[Artifact], output: Output) -> int:
     return 0
 
 
-def _command(name: str, arguments: argparse.Namespace) -> str:
-    """Return a command with the options of this one, for instance one that continues it."""
-    words = [f"python -m reproduce {name}", f"--tier {arguments.tier}", f"--out {arguments.out}"]
-    words += [f"--only {name}" for name in arguments.only]
-    words += [f"--session {arguments.session}"] if arguments.session else []
-    words += Variant(dataset=arguments.dataset, preset=arguments.preset).options
-    for name, default in (("data_dir", None), ("weights", None), ("accumulate", 1), ("loaders", 0), ("devices", None)):
-        value = getattr(arguments, name, default)
-        words += [f"--{name.replace('_', '-')} {value}"] if value != default else []
-    return " ".join(words)
-
-
 def _choose(arguments: argparse.Namespace) -> tuple[list[Artifact], Output]:
     """Return the artifacts and the output folder that a command names."""
     if arguments.tier not in TIERS:
@@ -274,8 +173,8 @@ def _choose(arguments: argparse.Namespace) -> tuple[list[Artifact], Output]:
     if variant.name:
         others = [entry.id for entry in chosen if not entry.plan]
         if others:
-            options = " and ".join(f"`{option}`" for option in variant.options)
-            raise UsageError(f"{options} must go with image figures only; got {others[0]}.")
+            given = " and ".join(f"`{option}`" for option in variant.options)
+            raise UsageError(f"{given} must go with image figures only; got {others[0]}.")
         for entry in chosen:
             entry.at_tier(arguments.tier, variant)
     return chosen, Output(root=arguments.out, tier=arguments.tier, variant=variant)
@@ -338,8 +237,8 @@ def _dispatch(arguments: argparse.Namespace) -> int:
         return _list(chosen, output)
     if arguments.command in ("verify", "restore"):
         if output.variant.name:
-            options = " ".join(output.variant.options)
-            raise UsageError(f"`{arguments.command}` is for the default data, which has references; got {options}.")
+            given = " ".join(output.variant.options)
+            raise UsageError(f"`{arguments.command}` is for the default data, which has references; got {given}.")
         if arguments.command == "restore":
             return _restore(chosen, output)
         if arguments.accept:
@@ -361,12 +260,12 @@ def _about_folder(error: Exception, arguments: argparse.Namespace) -> str | None
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    arguments = _parser().parse_args(argv)
+    arguments = options.parser().parse_args(argv)
     try:
         return _dispatch(arguments)
     except (runner.InterruptedRunError, KeyboardInterrupt) as stop:
         done = str(stop) or "Stopped: what was finished is kept."
-        print(f"\n{done} Continue with: {_command(arguments.command, arguments)}", file=sys.stderr)
+        print(f"\n{done} Continue with: {options.command_of(arguments.command, arguments)}", file=sys.stderr)
         return 130
     except ReproduceError as error:
         print(error, file=sys.stderr)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import ReproduceError
+from .files import write_atomically
 
 BEST_FIRST = ("paper", "replication", "laptop", "smoke")
 """Tiers by how much their numbers say of the paper's."""
@@ -37,6 +38,22 @@ def read_manifest(reference: Path) -> dict[str, Any]:
     """Return the manifest, empty if there is none yet."""
     path = reference / "manifest.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def write_manifest(reference: Path, manifest: Mapping[str, Any]) -> None:
+    """Write the manifest, sorted by name."""
+    content = json.dumps(dict(sorted(manifest.items())), indent=1) + "\n"
+    write_atomically(reference / "manifest.json", content.encode())
+
+
+def is_of(origin: Mapping[str, Any], fingerprint: str) -> bool:
+    """Return whether numbers are those of these runs: made by their code, or confirmed by a later run of it.
+
+    Args:
+        origin: what the manifest says of the numbers.
+        fingerprint: of the runs, as `results.fingerprint` returns it.
+    """
+    return fingerprint in (origin.get("fingerprint"), origin.get("confirmed", {}).get("fingerprint"))
 
 
 def best_accepted(artifact: str, reference: Path) -> Accepted | None:

@@ -39,6 +39,8 @@ class Record:
     seed: int
     rows: Sequence[Row]
     provenance: Mapping[str, Any]
+    # Whether its rows are accepted numbers instead of a run's.
+    restored: bool = False
     format: int = FORMAT
     # Of everything else, against damage on the disk; records of older versions have none.
     checksum: str = ""

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 
-from .accepted import digest, read_manifest
+from .accepted import digest, is_of, read_manifest
 from .aggregate import read_rows
 from .artifact import Artifact
 from .errors import ReproduceError
@@ -34,12 +34,14 @@ def restore(entry: Artifact, records: Records, reference: Path) -> int:
         for unit, rows in groupby(read_rows(path), key=lambda row: str(row["unit"]))
     }
     work = [job for job in records.jobs(entry) if job.unit in by_unit]
-    if fingerprint(work) != origin.get("fingerprint"):
+    if not is_of(origin, fingerprint(work)):
         raise ReproduceError(
-            f"The accepted numbers of {entry.id} are not known to be of this configuration, experiment and version."
+            f"The accepted numbers of {entry.id} are not known to be of this configuration, experiment and version; "
+            f"`python -m reproduce verify --tier {tier} --only {entry.id} --confirm` notes a run that agrees with them."
         )
     missing = [job for job in work if records.look_up(job).record is None]
-    about = {key: value for key, value in origin.items() if key not in ("sha256", "fingerprint", "units", "missing")}
+    ours = ("sha256", "fingerprint", "confirmed", "units", "missing")
+    about = {key: value for key, value in origin.items() if key not in ours}
     about["seconds"] = round(about["seconds"] / len(by_unit), 3)
     for job in missing:
         restored = Record(
@@ -51,6 +53,7 @@ def restore(entry: Artifact, records: Records, reference: Path) -> int:
             seed=entry.seed,
             rows=by_unit[job.unit],
             provenance=about,
+            restored=True,
         )
         records.add(restored)
     return len(missing)

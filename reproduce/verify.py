@@ -1,21 +1,19 @@
 """Fresh CSVs against the accepted ones, with a tolerance per metric."""
 
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import ledger
-from .accepted import best_accepted, digest, read_manifest
+from .accepted import digest, read_manifest, write_manifest
 from .aggregate import read_cells, read_rows
 from .artifact import Artifact, Tolerance
 from .claims import judge
 from .errors import ReproduceError
-from .files import write_atomically
 from .paths import Output
-from .registry import REGISTRY
+from .record import Records
+from .results import origin
 
 _EXACT = Tolerance()
 
@@ -35,6 +33,25 @@ class Comparison:
     differences: tuple[str, ...]
     num_rows: int = 0
     largest: float = 0.0
+
+    @property
+    def kind(self) -> str:
+        """How well they agree: "digits", "tolerance" or "apart"."""
+        return "apart" if self.differences else "tolerance" if self.largest else "digits"
+
+    def told(self, *, same_machine: bool) -> str:
+        """Return it in words.
+
+        Args:
+            same_machine: whether nothing is known to differ between the machines.
+        """
+        if self.differences:
+            return f"{self.artifact}: does not agree\n  " + "\n  ".join(self.differences)
+        if self.largest == 0:
+            return f"{self.artifact}: {self.num_rows} rows agree to the last digit"
+        why = ", although nothing is known to differ between the machines" if same_machine else ""
+        largest = f"largest deviation {self.largest:.2g} of what is allowed{why}"
+        return f"{self.artifact}: {self.num_rows} rows agree within their tolerances ({largest})"
 
 
 def deviation(fresh: str, accepted: str, tolerance: Tolerance | None) -> float:
@@ -120,65 +137,29 @@ def same_verdicts(entry: Artifact, output: Output, reference: Path) -> tuple[int
     return sum(same), len(same)
 
 
-def accepted_ledger(tier: str, reference: Path) -> str:
-    """Return the ledger of a tier by its accepted numbers, without artifacts of which these are a part only.
+def confirm(entry: Artifact, records: Records, reference: Path, *, largest: float, date: str) -> Mapping[str, Any]:
+    """Note in the manifest that the code of these records gives the accepted numbers; return what is noted.
+
+    From then on `restore` takes the accepted numbers for what this code would compute.
 
     Args:
-        tier: the tier.
+        entry: an artifact whose fresh numbers agree with the accepted ones.
+        records: its records, all computed by one commit.
         reference: folder of the accepted CSVs.
+        largest: the largest deviation, as a fraction of what its tolerance allows.
+        date: the day.
     """
+    found = records.of(entry)
+    commits = {str(one.provenance.get("commit")) for one in found}
+    if any(one.restored for one in found):
+        raise ReproduceError(f"{entry.id} is not confirmed: some of its records are accepted numbers, restored.")
+    if len(commits) > 1 or any(commit == "None" or commit.endswith("-dirty") for commit in commits):
+        told = ", ".join(sorted(commits))
+        raise ReproduceError(f"{entry.id} is not confirmed: its records must be of one commit without changes; {told}.")
+    fresh = origin(entry, records)
+    about = {name: fresh[name] for name in ("fingerprint", "commit", "instructions", "cpus", "versions", "seconds")}
+    noted = {"date": date, "largest": float(f"{largest:.2g}"), **about}
+    name = f"{records.output.tier}/{entry.id}.csv"
     manifest = read_manifest(reference)
-    lines = []
-    for entry in REGISTRY.values():
-        origin = manifest.get(f"{tier}/{entry.id}.csv", {"missing": 1})
-        if not origin.get("missing", 0):
-            rows = read_rows(reference / tier / f"{entry.id}.csv")
-            lines += [judge(claim, rows) for claim in entry.at(tier).claims]
-    return ledger.as_markdown(lines, tier=tier)
-
-
-def best_ledger(reference: Path) -> str:
-    """Return the ledger of all claims, each judged by the best accepted numbers of its artifact."""
-    lines = []
-    for artifact in REGISTRY.values():
-        accepted = best_accepted(artifact.id, reference)
-        if accepted is not None:
-            evidence = artifact.note(accepted.tier) or f"tier {accepted.tier}"
-            evidence = evidence if evidence.startswith("tier") else f"tier {accepted.tier} · {evidence}"
-            rows = read_rows(accepted.path)
-            lines += [(judge(claim, rows), evidence) for claim in artifact.at(accepted.tier).claims]
-    return ledger.best_as_markdown(lines)
-
-
-def write_accepted_ledger(tier: str, reference: Path) -> Path:
-    """Write the ledger of a tier by its accepted numbers and that of the best ones; return where the first is."""
-    write_atomically(reference / "claims.md", best_ledger(reference).encode())
-    path = reference / tier / "claims.md"
-    write_atomically(path, accepted_ledger(tier, reference).encode())
-    return path
-
-
-def accept(chosen: Sequence[Artifact], output: Output, reference: Path, provenances: Mapping[str, Any]) -> None:
-    """Make fresh CSVs the reference, with their figures and ledger, and write where they come from into the manifest.
-
-    Args:
-        chosen: the artifacts.
-        output: where the fresh CSVs are.
-        reference: folder of the accepted ones.
-        provenances: for each artifact, what its records say about the program and the machine.
-    """
-    manifest = read_manifest(reference)
-    for entry in chosen:
-        fresh = output.csv(entry.id)
-        if not fresh.exists():
-            raise ReproduceError(f"{fresh} does not exist; `python -m reproduce run --only {entry.id}` makes it.")
-        name = f"{output.tier}/{entry.id}.csv"
-        write_atomically(reference / name, fresh.read_bytes())
-        picture = output.figure(entry.id, "png")
-        # At tier smoke there is nothing to see.
-        if picture.exists() and output.tier != "smoke":
-            write_atomically(reference / output.tier / "figures" / picture.name, picture.read_bytes())
-        manifest[name] = {"sha256": digest(reference / name), **provenances[entry.id]}
-    content = json.dumps(dict(sorted(manifest.items())), indent=1) + "\n"
-    write_atomically(reference / "manifest.json", content.encode())
-    write_accepted_ledger(output.tier, reference)
+    write_manifest(reference, {**manifest, name: {**manifest[name], "confirmed": noted}})
+    return noted

@@ -11,6 +11,7 @@ import tomllib
 
 import pytest
 
+from reproduce.accept import accept
 from reproduce.accepted import digest, read_manifest
 from reproduce.aggregate import read_cells
 from reproduce.claims import judge
@@ -24,7 +25,6 @@ from reproduce.paper.origins import stood_before
 from reproduce.paths import REFERENCE
 from reproduce.registry import CLAIMS, JUDGED_BY, REGISTRY
 from reproduce.style import pictures
-from reproduce.verify import accept
 
 pytestmark = pytest.mark.once
 

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from reproduce import __main__ as cli
-from reproduce import accepted, aggregate, verify
+from reproduce import accept, accepted, aggregate, verify
 from reproduce.artifact import SESSIONS, TIERS, Tolerance
 from reproduce.artifacts._images import banked
 from reproduce.claims import Verdict, at_least, at_most, equals
@@ -163,7 +163,7 @@ def test_committed_references_are_those_of_the_manifest():
 def test_committed_ledgers_are_those_of_the_committed_numbers():
     ledgers = {path.parent.name: path.read_text() for path in REFERENCE.glob("*/claims.md")}
     assert "replication" in ledgers
-    assert ledgers == {tier: verify.accepted_ledger(tier, REFERENCE) for tier in ledgers}
+    assert ledgers == {tier: accept.accepted_ledger(tier, REFERENCE) for tier in ledgers}
 
 
 def test_selection_by_id_and_session():
