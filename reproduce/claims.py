@@ -2,7 +2,9 @@
 
 A rule looks at the interval of `errors` standard errors around the measured value: the claim holds if all of the
 interval agrees with the rule, does not hold if none of it does, and is undecided otherwise. A value without a standard
-error is exact; `tolerance` allows for rounding, or says how close two quantities must be to count as equal.
+error is exact; `tolerance` allows for rounding, or says how close two quantities must be to count as equal. A bound may
+have a `margin`: where the interval reaches across the bound, but lies within the margin, the two are equal for all
+practical purposes, which is a verdict of its own.
 """
 
 import enum
@@ -217,6 +219,7 @@ class Verdict(enum.Enum):
 
     HOLDS = "holds"
     FAILS = "does not hold"
+    EQUAL = "equal within the margin"
     UNDECIDED = "undecided"
 
 
@@ -230,6 +233,7 @@ class Rule:
         words: the interval in words, without the fine print.
         errors: how many standard errors around the value must lie in it.
         tolerance: by how much both ends are moved out.
+        margin: how far from a single bound a value may lie without any practical difference; 0 if that is not declared.
     """
 
     least: float
@@ -237,32 +241,38 @@ class Rule:
     words: str
     errors: float = 2.0
     tolerance: float = 0.0
+    margin: float = 0.0
 
     def __call__(self, value: float, standard_error: float) -> Verdict:
         """Return the verdict on a measured value."""
-        margin = self.errors * standard_error
-        low, high = value - margin, value + margin
+        reach = self.errors * standard_error
+        low, high = value - reach, value + reach
         least, most = self.least - self.tolerance, self.most + self.tolerance
         if math.isnan(low) or math.isnan(high):
             return Verdict.UNDECIDED
         if least <= low and high <= most:
             return Verdict.HOLDS
-        return Verdict.FAILS if high < least or low > most else Verdict.UNDECIDED
+        if high < least or low > most:
+            return Verdict.FAILS
+        bound = self.most if math.isinf(self.least) else self.least
+        within = max(abs(low - bound), abs(high - bound)) <= self.margin
+        return Verdict.EQUAL if within else Verdict.UNDECIDED
 
     def __str__(self) -> str:
         """Return the rule in words."""
         tolerance = f", tolerance {self.tolerance:g}" if self.tolerance else ""
-        return f"{self.words} ({self.errors:g} s.e.{tolerance})"
+        margin = f", equal within {self.margin:g}" if self.margin else ""
+        return f"{self.words} ({self.errors:g} s.e.{tolerance}{margin})"
 
 
-def at_least(bound: float, *, tolerance: float = 0.0) -> Rule:
-    """The value is at least a bound."""
-    return Rule(least=bound, most=math.inf, words=f"at least {bound:g}", tolerance=tolerance)
+def at_least(bound: float, *, tolerance: float = 0.0, margin: float = 0.0) -> Rule:
+    """The value is at least a bound, or known to be equal to it within a margin."""
+    return Rule(least=bound, most=math.inf, words=f"at least {bound:g}", tolerance=tolerance, margin=margin)
 
 
-def at_most(bound: float, *, tolerance: float = 0.0) -> Rule:
-    """The value is at most a bound."""
-    return Rule(least=-math.inf, most=bound, words=f"at most {bound:g}", tolerance=tolerance)
+def at_most(bound: float, *, tolerance: float = 0.0, margin: float = 0.0) -> Rule:
+    """The value is at most a bound, or known to be equal to it within a margin."""
+    return Rule(least=-math.inf, most=bound, words=f"at most {bound:g}", tolerance=tolerance, margin=margin)
 
 
 def equals(target: float, *, tolerance: float) -> Rule:

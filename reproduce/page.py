@@ -33,8 +33,13 @@ _TEMPLATE = Path(__file__).with_name("page.html")
 _MOST_ROWS = 60
 
 # A verdict in addresses and style, and of several claims.
-_NAMES = {Verdict.HOLDS: "holds", Verdict.FAILS: "fails", Verdict.UNDECIDED: "undecided"}
-_OF_SEVERAL = {Verdict.HOLDS: "hold", Verdict.FAILS: "do not hold", Verdict.UNDECIDED: "are undecided"}
+_NAMES = {verdict: verdict.name.lower() for verdict in Verdict}
+_OF_SEVERAL = {
+    Verdict.HOLDS: "hold",
+    Verdict.FAILS: "do not hold",
+    Verdict.EQUAL: "equal within their margins",
+    Verdict.UNDECIDED: "are undecided",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -107,8 +107,8 @@ def test_kinds_of_evidence_are_counted_apart(accepted):
     rows = {name: [int(count) for count in counts] for name, *counts in filter(None, cells)}
     assert list(rows) == [name for name in PARTS.values() if name in rows] and len(rows) >= 4
     verdicts = [verdict for _, verdict, _ in Reader(content).rows]
-    for at, name in enumerate(("holds", "fails", "undecided")):
-        assert sum(row[at] + row[at + 3] for row in rows.values()) == verdicts.count(name)
+    for at, name in enumerate(("holds", "fails", "equal", "undecided")):
+        assert sum(row[at] + row[at + 4] for row in rows.values()) == verdicts.count(name)
 
 
 def test_numbers_that_deviate_are_in_color_beside_the_accepted_ones(records):

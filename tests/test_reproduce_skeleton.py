@@ -112,6 +112,15 @@ def test_agents_can_be_told_apart_without_color():
         (equals(0.0, tolerance=0.5), 0.2, 0.2, Verdict.UNDECIDED),
         (equals(0.0, tolerance=0.5), 0.8, 0.1, Verdict.FAILS),
         (equals(0.0, tolerance=0.5), math.nan, 0.1, Verdict.UNDECIDED),
+        (at_most(1.0, margin=0.5), 1.1, 0.1, Verdict.EQUAL),
+        (at_least(1.0, margin=0.5), 1.1, 0.1, Verdict.EQUAL),
+        (at_least(1.0, margin=0.5), 0.9, 0.1, Verdict.EQUAL),
+        # A difference that is known to be there is told, however small it is.
+        (at_most(1.0, margin=0.5), 1.3, 0.1, Verdict.FAILS),
+        (at_most(1.0, margin=0.5), 0.7, 0.1, Verdict.HOLDS),
+        (at_most(1.0, margin=0.5), 1.2, 0.2, Verdict.UNDECIDED),
+        (at_least(1.0, margin=0.5), 0.8, 0.2, Verdict.UNDECIDED),
+        (at_most(1.0, margin=0.5), math.nan, 0.1, Verdict.UNDECIDED),
     ],
 )
 def test_rules_decide_by_the_interval_of_two_standard_errors(rule, value, error, verdict):

@@ -171,12 +171,34 @@ def thesis_variants(sizes: tuple[int, ...]) -> tuple[Variant, ...]:
     return (*named, *scales, *rates, *plus, *ensembles, variant_of("bbb"), variant_of("hypermodel"))
 
 
+def _later_variants() -> tuple[Variant, ...]:
+    """Return the agents that follow the first 22 of `many_variants`."""
+    epinets = tuple(variant_of("epinet", decay=value) for value in (0.02, 2.0))
+    decays = tuple(
+        variant_of(name, num_particles=3, decay=value) for value in (0.1, 10.0) for name in ("ensemble", "ensemble+")
+    )
+    dropouts = tuple(variant_of("dropout", decay=value) for value in (0.1, 10.0))
+    wide = tuple(variant_of("bbb", prior_std=value) for value in (2.0, 4.0))
+    return (
+        variant_of("bbb"),
+        *epinets,
+        *decays,
+        *dropouts,
+        *wide,
+        variant_of("epinet", decay=20.0),
+        variant_of("epinet", index_dim=16),
+        variant_of("ensemble+", num_particles=10, prior_scale=1.0),
+        variant_of("dropout", rate=0.05),
+        variant_of("hypermodel"),
+    )
+
+
 def many_variants() -> tuple[Variant, ...]:
     """Return many agents that cost little, for a correlation whose error is mostly that of the number of agents.
 
-    Small ensembles, other rates and decays of the authors' sweeps, other index dimensions and prior scales of Figure 9.
-    The cheap ones come first, for a run that is stopped; so was the one that is accepted, by the clock. Bayes by
-    backprop, other decays of the epinet and the hypermodel would have followed.
+    Small ensembles, other rates and decays of the authors' sweeps, other index dimensions, prior scales and decays of
+    Figure 9. Later ones were added when the numbers of those before were known, and before their own were; the
+    hypermodel, which takes as long as several others, is the last.
     """
     networks = (variant_of("mlp"), *(variant_of("mlp", decay=value) for value in (0.1, 10.0)))
     sizes = tuple(variant_of("epinet", index_dim=value) for value in (1, 2, 4))
@@ -195,6 +217,7 @@ def many_variants() -> tuple[Variant, ...]:
         *plus,
         *scales,
         *large,
+        *_later_variants(),
     )
 
 

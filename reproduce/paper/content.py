@@ -28,6 +28,7 @@ _VERDICTS = {verdict.name.lower(): verdict.value for verdict in Verdict} | {"mis
 _TOLD = {
     "holds": ("holds", "hold"),
     "fails": ("does not hold", "do not hold"),
+    "equal": ("is equal within its margin", "are equal within their margins"),
     "undecided": ("is undecided", "are undecided"),
     "missing": ("has no accepted numbers yet", "have no accepted numbers yet"),
 }
@@ -73,7 +74,9 @@ def _claim(claim: Claim, shown: Shown, stood: Mapping[str, str]) -> dict[str, An
         "statement": claim.statement,
         "location": claim.location,
         "quantity": claim.quantity,
-        "rule": claim.rule.words + (f" (± {claim.rule.tolerance:g})" if claim.rule.tolerance else ""),
+        "rule": claim.rule.words
+        + (f" (± {claim.rule.tolerance:g})" if claim.rule.tolerance else "")
+        + (f" (equal within {claim.rule.margin:g})" if claim.rule.margin else ""),
         "stood": stood.get(claim.id, "unknown"),
         "tier": tier,
     }
