@@ -10,21 +10,25 @@ import pytest
 from test_data_formats import idx
 
 from epinet_eqx import named_keys
-from reproduce.artifacts import dec_active, dec_bandits, dec_sets, dec_thesis
+from reproduce.artifacts import dec_active, dec_bandits, dec_horizon, dec_sets, dec_thesis
 from reproduce.artifacts.dec_thesis import correlations
 from reproduce.claims import Verdict, judge
 from reproduce.configs.decisions import (
     ACQUISITIONS,
+    HEAD,
+    THROUGH_HEAD,
     ActiveLearning,
     BanditOf,
+    Bandits,
     BanditSize,
+    Horizon,
     Sets,
     Thesis,
     bandit_variants,
 )
 from reproduce.configs.testbed import variant_of
 from reproduce.errors import ReproduceError
-from reproduce.experiments import active, bandits, bandits_fashion, decision_agents, sets, thesis
+from reproduce.experiments import active, bandits, bandits_fashion, decision_agents, horizon, sets, thesis
 from reproduce.inputs import Inputs
 from reproduce.registry import CLAIMS, REGISTRY
 from reproduce.stats import rank_correlation
@@ -170,8 +174,7 @@ def test_protocols_are_whole_at_the_laptop_tier():
     assert {f"ensemble-num_particles={size}" for size in (3, 10)} < labels
     assert {unit.bandit for unit in units.values()} == {"linear", "neural", "digits"}
     assert {unit.rule for unit in units.values()} == {"thompson", "greedy", "epsilon-greedy"}
-    rules = {unit.rule for unit in REGISTRY["dec_bandits"].at_tier("paper").units().values()}
-    assert rules == set(decision_agents.RULES)
+    assert {unit.rule for unit in Bandits().units().values()} == set(decision_agents.RULES)
     assert {unit.compute for unit in units.values()} == {"equal", "matched"}
     assert set(REGISTRY["dec_active"].at_tier("laptop").units()) == set(ACQUISITIONS)
 
@@ -234,10 +237,15 @@ def test_the_divergence_of_bayes_by_backprop_in_a_bandit_counts_by_the_root_of_t
     assert float(penalty.coefficient) == pytest.approx(2 * 0.5)
 
 
-def test_the_paper_tier_is_the_original_protocol():
-    for unit in REGISTRY["dec_bandits"].at_tier("paper").units().values():
+def test_the_original_protocol_is_whole():
+    units = REGISTRY["dec_original"].at_tier("paper").units().values()
+    for unit in units:
         assert (unit.size.num_steps, unit.size.num_runs, unit.size.batch_size) == (10_000, 20, 128)
-        assert unit.size.num_actions == 50 * unit.size.input_dim == 500
+        assert (unit.bandit, unit.size.input_dim, unit.size.num_actions) == ("neural", 2, 100)
+    assert {f"ensemble-num_particles={size}" for size in (3, 10, 30)} < {unit.variant.label for unit in units}
+    # Many short runs decide what a few long ones cannot.
+    for unit in REGISTRY["dec_bandits"].at_tier("paper").units().values():
+        assert (unit.size.num_steps, unit.size.num_runs, unit.size.num_actions) == (1000, 100, 500)
     default = Thesis().units().values()
     temperatures = (0.01, 0.1, 0.5)
     assert {(unit.input_dim, unit.temperature) for unit in default} == {(d, r) for d in (2, 10) for r in temperatures}
@@ -277,6 +285,58 @@ def test_agents_meet_the_same_bandits():
     curve = [row for row in rows if row["row"] == "curve"]
     assert [row["seed"] for row in runs] == [0, 1] and [row["step"] for row in curve] == [1, 2, 3]
     assert curve[-1]["regret"] == pytest.approx(np.mean([row["regret"] for row in runs]))
+
+
+def test_a_network_acts_through_a_head_and_learns_as_without_it():
+    at_one = replace(THROUGH_HEAD, changes=(("alpha", 1.0), ("length_scale", 1.0)))
+    alone, through = (bandits.run([bandit_of(variant=own)], key=jr.key(0))[0] for own in (variant_of("mlp"), at_one))
+    # A share of one leaves nothing to know: the head is the network.
+    assert [row["regret"] for row in through] == pytest.approx([row["regret"] for row in alone], abs=1e-5)
+    assert {row["agent"] for row in through} == {HEAD}
+    # Standardized by the inputs of the actions, whatever these are.
+    place = bandits.find_place("digits", SIZE)
+    field = bandits.head_field(place, 1.0, key=jr.key(1))
+    inputs = np.concatenate([place.environment.round(key=key).inputs for key in jr.split(jr.key(2), 50)])
+    standardized = np.stack([field.standardize(x) for x in inputs])
+    assert abs(standardized.mean()) < 0.1 and 0.5 < standardized.std() < 1.5
+    # A head is a classifier.
+    places = {unit.bandit for unit in Bandits(variants=(THROUGH_HEAD,), rules=()).units().values()}
+    assert places == {"neural", "digits"}
+
+
+def test_rules_meet_the_same_bandits_at_all_horizons():
+    config = Horizon(actions=(3,), temperatures=(0.1, 0.5), input_dim=2, horizons=(2, 4), num_runs=2, batch_size=4)
+    units = config.units()
+    assert sorted(map(len, horizon.groups(units))) == [2, 2]
+    rows = [row for unit in units.values() for row in horizon.run([unit], key=jr.key(0))[0]]
+    assert len(rows) == 4 * 2 * 2 and all(0 <= row["lost"] <= 1 for row in rows)
+    assert len(dec_horizon.ahead(rows)) == len(rows) // 2
+    assert dec_horizon.draw(rows).axes
+
+
+@pytest.mark.parametrize(("sign", "expected"), [(1, Verdict.HOLDS), (-1, Verdict.FAILS)])
+def test_rules_are_compared_by_horizon_actions_and_noise(sign, expected):
+    def more(actions, temperature, step):
+        """Thompson sampling loses more at first, with many actions, and where there is little noise."""
+        return sign * (0.2 * (1 - step / 60) + 0.001 * (actions - 10) - 0.1 * (temperature - 0.1))
+
+    rows = [
+        {
+            "rule": rule,
+            "num_actions": actions,
+            "temperature": temperature,
+            "seed": seed,
+            "horizon": step,
+            "lost": 0.3 + 0.001 * seed * (rule == "greedy") + (rule == "thompson") * more(actions, temperature, step),
+        }
+        for rule in ("thompson", "greedy")
+        for actions in (10, 50)
+        for temperature in (0.1, 0.5)
+        for seed in range(4)
+        for step in (10, 100)
+    ]
+    for claim in ("long", "short", "horizon", "actions", "noise"):
+        assert verdict(f"dec_horizon-{claim}", rows) is expected
 
 
 @pytest.mark.long

@@ -54,13 +54,14 @@ ARTIFACT = Artifact(
             num_points=3,
         ),
         "laptop": Designs(num_runs=20, num_evaluations=50, num_candidates=300),
-        "paper": Designs(),
+        # More runs of the same sizes.
+        "paper": Designs(num_runs=200, num_evaluations=50, num_candidates=300),
     },
     seed=206,
     run="designs:run",
     groups="groups",
     tolerances={"gap": Tolerance(absolute=0.3, relative=0.3)},
-    minutes={"smoke": 1, "laptop": 3, "paper": 60},
+    minutes={"smoke": 1, "laptop": 3, "paper": 10},
     data="Branin's and Hartmann's functions",
     exact=True,
     caption=(

@@ -10,6 +10,12 @@ BANDITS = ("linear", "neural", "digits")
 RULES = ("ucb", "ids", "greedy", "epsilon-greedy")
 """The rules beside Thompson sampling, which all agents act by."""
 
+HEAD = "pitman-yor"
+"""A conventional network that acts through a Pitman-Yor head, beside the agents of the testbed."""
+
+THROUGH_HEAD = Variant(label=HEAD, agent=HEAD, changes=(("alpha", 0.1), ("length_scale", 1.0)))
+"""The head: its aleatoric share, and how far knowledge reaches in standardized inputs."""
+
 ACQUISITIONS = ("uniform", "variance", "entropy", "margin", "bald", "batch-bald", "epig", "joint-loss")
 
 
@@ -89,10 +95,15 @@ class Bandits:
     size: BanditSize = BanditSize()
 
     def units(self) -> Mapping[str, BanditOf]:
-        """Return one run per bandit, agent, rule and kind of compute; the epinet is the same at both kinds."""
+        """Return one run per bandit, agent, rule and kind of compute; the epinet is the same at both kinds.
+
+        A head is a classifier: it has no place in the linear bandit.
+        """
         found = {}
         for bandit in self.bandits:
             for variant in self.variants:
+                if variant.agent == HEAD and bandit == "linear":
+                    continue
                 again = bandit in self.matched and variant.agent != "epinet"
                 for compute in ("equal", "matched") if again else ("equal",):
                     found[f"{bandit}-{variant.label}-{compute}"] = BanditOf(
@@ -103,6 +114,53 @@ class Bandits:
                     bandit=bandit, variant=variant_of("epinet"), rule=rule, compute="equal", size=self.size
                 )
         return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class HorizonOf:
+    """An epinet with one rule in the bandits of one number of actions and one temperature; see `Horizon`."""
+
+    rule: str
+    num_actions: int
+    temperature: float
+    input_dim: int
+    horizons: tuple[int, ...]
+    num_runs: int
+    batch_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Horizon:
+    """When Thompson sampling loses less than the greedy rule.
+
+    Attributes:
+        rules: the rules, both of an epinet.
+        actions: numbers of actions.
+        temperatures: temperatures of the labels that are the rewards.
+        input_dim: features of an action.
+        horizons: numbers of steps; the largest is the length of a run.
+        num_runs: number of runs.
+        batch_size: number of observations of an update.
+    """
+
+    rules: tuple[str, ...] = ("thompson", "greedy")
+    actions: tuple[int, ...] = (10, 50, 250)
+    temperatures: tuple[float, ...] = (0.01, 0.1, 0.5)
+    input_dim: int = 10
+    horizons: tuple[int, ...] = (50, 100, 200, 500, 1000, 2000)
+    num_runs: int = 32
+    batch_size: int = 128
+
+    def units(self) -> Mapping[str, HorizonOf]:
+        """Return one run per rule, number of actions and temperature."""
+        return {
+            f"{rule}-{num_actions}-rho{temperature:g}": unit_of(
+                HorizonOf, self, rule=rule, num_actions=num_actions, temperature=temperature
+            )
+            for num_actions in self.actions
+            for rule in self.rules
+            for temperature in self.temperatures
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import equinox as eqx
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Int, PRNGKeyArray, Shaped
@@ -12,6 +13,8 @@ from jaxtyping import Int, PRNGKeyArray, Shaped
 from epinet_eqx import named_keys
 from epinet_eqx.bandits import (
     AbstractBandit,
+    AbstractBanditAgent,
+    ActsThrough,
     ClassificationBandit,
     ENNAgent,
     LinearBandit,
@@ -19,8 +22,9 @@ from epinet_eqx.bandits import (
     run_bandits,
 )
 from epinet_eqx.data import digits
+from epinet_eqx.pitman_yor import FourierField, OnMean
 
-from ..configs.decisions import BanditOf, BanditSize
+from ..configs.decisions import HEAD, BanditOf, BanditSize
 from ..configs.testbed import variant_of
 from ..record import Row
 from .decision_agents import bandit_agent, example_flops, knowledge_of
@@ -103,15 +107,45 @@ def find_place(bandit: str, size: BanditSize) -> Place:
     return place_of_images(digit_bandit(size.pooling))
 
 
-def _make_agent(config: BanditOf, place: Place, batch_size: int) -> ENNAgent:
-    """Return the agent of a run."""
+def _make_learner(config: BanditOf, place: Place, batch_size: int) -> ENNAgent:
+    """Return what learns in a run: an agent of the testbed, or the conventional network below a head."""
     return bandit_agent(
-        config.variant,
+        variant_of("mlp") if config.variant.agent == HEAD else config.variant,
         knowledge_of(place.input_dim, place.num_outputs, place.temperature),
         config.rule,
         batch_size=batch_size,
         noise_scale=place.noise_scale,
     )
+
+
+_NUM_FREQUENCIES = 100
+_FIELD_ROUNDS = 20
+
+
+def head_field(place: Place, length_scale: float, *, key: PRNGKeyArray) -> FourierField:
+    """Return the field of a head over the inputs of actions, standardized by those of some rounds."""
+    environment_key, round_key, field_key = named_keys(key, "environment", "rounds", "field")
+    environment = place.environment
+    if not isinstance(environment, AbstractBandit):
+        environment = environment(environment_key)
+    rounds = [environment.round(key=own).inputs for own in jr.split(round_key, _FIELD_ROUNDS)]
+    return FourierField(jnp.concatenate(rounds), _NUM_FREQUENCIES, length_scale=length_scale, key=field_key)
+
+
+def make_agent(config: BanditOf, place: Place, batch_size: int, *, key: PRNGKeyArray) -> AbstractBanditAgent:
+    """Return the agent of a run: one of the testbed, or a conventional network that acts through a Pitman-Yor head.
+
+    Args:
+        config: the run.
+        place: where it acts.
+        batch_size: number of observations of an update.
+        key: random key of the head.
+    """
+    learner = _make_learner(config, place, batch_size)
+    if config.variant.agent != HEAD:
+        return learner
+    changes = dict(config.variant.changes)
+    return ActsThrough(learner, OnMean(head_field(place, changes["length_scale"], key=key), alpha=changes["alpha"]))
 
 
 def batch_size_of(config: BanditOf, place: Place) -> int:
@@ -120,7 +154,7 @@ def batch_size_of(config: BanditOf, place: Place) -> int:
         return config.size.batch_size
     epinet = replace(config, variant=variant_of("epinet"))
     own, allowed = (
-        example_flops(lambda size, c=c: _make_agent(c, place, size), place.input_dim) for c in (config, epinet)
+        example_flops(lambda size, c=c: _make_learner(c, place, size), place.input_dim) for c in (config, epinet)
     )
     return max(1, round(config.size.batch_size * allowed / own))
 
@@ -139,9 +173,9 @@ def run(configs: Sequence[BanditOf], *, key: PRNGKeyArray) -> list[list[Row]]:
 def run_in(place: Place, config: BanditOf, *, key: PRNGKeyArray) -> list[Row]:
     """Return the same of any place."""
     size = config.size
-    (own_key,) = named_keys(key, config.bandit)
+    own_key, head_key = named_keys(key, config.bandit, "head")
     batch_size = batch_size_of(config, place)
-    agent = _make_agent(config, place, batch_size)
+    agent = make_agent(config, place, batch_size, key=head_key)
     runs = run_bandits(agent, place.environment, num_steps=size.num_steps, keys=jr.split(own_key, size.num_runs))
     regret = np.asarray(runs.regret, dtype=float)
     common = {

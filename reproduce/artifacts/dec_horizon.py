@@ -1,0 +1,157 @@
+"""Beyond the paper: when Thompson sampling loses less than the greedy rule."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullFormatter, StrMethodFormatter
+
+from ..artifact import Artifact, Tolerance
+from ..claims import Choice, Claim, Difference, Measure, Select, at_least, at_most, select
+from ..configs.decisions import Horizon
+from ..stats import LARGEST, SMALLEST, Measurement, Paired, Rows, mean_over, where
+from ..style import AGENTS, INK, MUTED
+
+_LONG, _SHORT = select(horizon=LARGEST), select(horizon=SMALLEST)
+# Two successes in a hundred steps, as in the other bandits.
+_MARGIN = 0.02
+
+
+def _run(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what tells a run at one horizon from others of its rule."""
+    return row["num_actions"], row["temperature"], row["seed"], row["horizon"]
+
+
+def ahead(rows: Rows) -> list[dict[str, Any]]:
+    """Return by how much each run of Thompson sampling has lost more than that of the greedy rule."""
+    greedy = {_run(row): row["lost"] for row in where(rows, rule="greedy")}
+    return [
+        {**row, "more": row["lost"] - greedy[_run(row)]} for row in where(rows, rule="thompson") if _run(row) in greedy
+    ]
+
+
+def _thompson(first: Choice, second: Choice | None = None, *, strata: tuple[str, ...]) -> Measure:
+    """Return how much more Thompson sampling loses in some runs, or how much that is beyond what it is in others."""
+
+    def measure(rows: Rows) -> Measurement:
+        return Difference("more", first, second, Paired(strata=strata))(ahead(rows))
+
+    return measure
+
+
+def _long(**wanted: Any) -> Select:
+    """Return the rows at the longest horizon that have these values."""
+    return select(horizon=LARGEST, **wanted)
+
+
+ARTIFACT = Artifact(
+    title="What Thompson sampling and the greedy rule lose, by horizon, actions and noise",
+    session="decisions",
+    order=7,
+    tiers={
+        "smoke": Horizon(actions=(3, 6), temperatures=(0.1,), input_dim=2, horizons=(5, 20), num_runs=2, batch_size=4),
+        "laptop": Horizon(num_runs=8, horizons=(50, 100, 200, 500)),
+        "paper": Horizon(),
+    },
+    seed=207,
+    run="horizon:run",
+    groups="groups",
+    tolerances={"lost": Tolerance(absolute=0.05, relative=0.3)},
+    minutes={"smoke": 1, "laptop": 1, "paper": 8},
+    data="bandits with true models of the Neural Testbed",
+    exact=True,
+    caption=(
+        "Expected successes that a step has lost so far, beside always taking the best action; means over runs, "
+        "with standard errors. Both rules act by the same kind of epinet."
+    ),
+    claims=(
+        Claim(
+            "dec_horizon-long",
+            "Over the longest horizon, Thompson sampling loses less than the greedy rule.",
+            "lost per step at the longest horizon, Thompson sampling minus greedy, mean over settings",
+            _thompson(_LONG, strata=("num_actions", "temperature")),
+            at_most(0, margin=_MARGIN),
+        ),
+        Claim(
+            "dec_horizon-short",
+            "Over the shortest horizon, the greedy rule loses less than Thompson sampling.",
+            "lost per step at the shortest horizon, Thompson sampling minus greedy, mean over settings",
+            _thompson(_SHORT, strata=("num_actions", "temperature")),
+            at_least(0, margin=_MARGIN),
+        ),
+        Claim(
+            "dec_horizon-horizon",
+            "The longer the horizon, the better is Thompson sampling beside the greedy rule.",
+            "Thompson sampling minus greedy, longest minus shortest horizon, mean over settings",
+            _thompson(_LONG, _SHORT, strata=("num_actions", "temperature")),
+            at_most(0, margin=_MARGIN),
+        ),
+        Claim(
+            "dec_horizon-actions",
+            "The more actions there are, the better is the greedy rule beside Thompson sampling.",
+            "Thompson sampling minus greedy, most minus fewest actions, longest horizon, mean over temperatures",
+            _thompson(_long(num_actions=LARGEST), _long(num_actions=SMALLEST), strata=("temperature",)),
+            at_least(0, margin=_MARGIN),
+        ),
+        Claim(
+            "dec_horizon-noise",
+            "The noisier the rewards, the better is Thompson sampling beside the greedy rule.",
+            "Thompson sampling minus greedy, most minus least noise, longest horizon, mean over numbers of actions",
+            _thompson(_long(temperature=LARGEST), _long(temperature=SMALLEST), strata=("num_actions",)),
+            at_most(0, margin=_MARGIN),
+        ),
+    ),
+)
+
+
+_STYLES = {"thompson": ("-", "o", "Thompson sampling"), "greedy": (":", "x", "greedy")}
+_COLORS = (MUTED, AGENTS["epinet"].color, AGENTS["ensemble"].color)
+
+
+def _draw_panel(ax: Axes, rows: Rows) -> None:
+    """Draw what both rules lose at one temperature, for each number of actions."""
+    for color, num_actions in zip(_COLORS, sorted({row["num_actions"] for row in rows}), strict=False):
+        for rule, (linestyle, marker, _) in _STYLES.items():
+            own = where(rows, num_actions=num_actions, rule=rule)
+            horizons = sorted({row["horizon"] for row in own})
+            points = [mean_over([row["lost"] for row in own if row["horizon"] == horizon]) for horizon in horizons]
+            ax.errorbar(
+                horizons,
+                [mean for mean, _ in points],
+                yerr=[error for _, error in points],
+                color=color,
+                linestyle=linestyle,
+                marker=marker,
+                markersize=3.5,
+                linewidth=1.1,
+                elinewidth=0.7,
+                capsize=1.5,
+            )
+
+
+def draw(rows: Rows) -> Figure:
+    """Draw a panel for each temperature."""
+    temperatures = sorted({row["temperature"] for row in rows})
+    figure = Figure(figsize=(6.75, 2.9))
+    axes = figure.subplots(1, len(temperatures), squeeze=False, sharey=True)[0]
+    for ax, temperature in zip(axes, temperatures, strict=True):
+        _draw_panel(ax, where(rows, temperature=temperature))
+        ax.set(xscale="log", xlabel="steps")
+        ax.set_ylim(bottom=0)
+        ax.set_xticks(sorted({row["horizon"] for row in rows})[::2])
+        ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        ax.xaxis.set_minor_formatter(NullFormatter())
+        ax.set_title(f"$\\rho$ = {temperature:g}", fontsize=8)
+    axes[0].set_ylabel("lost per step")
+    rules = [
+        Line2D([], [], color=INK, linestyle=linestyle, marker=marker, markersize=3.5, label=words)
+        for linestyle, marker, words in _STYLES.values()
+    ]
+    sizes = [
+        Line2D([], [], color=color, linewidth=3, label=f"{number} actions")
+        for color, number in zip(_COLORS, sorted({row["num_actions"] for row in rows}), strict=False)
+    ]
+    figure.legend(handles=[*rules, *sizes], loc="outside upper center", ncols=5, fontsize=7)
+    return figure
