@@ -126,6 +126,7 @@ def expectations(chosen: Sequence[Artifact]) -> str:
     words = {
         "holds": "hold",
         "does not hold": "do not hold",
+        "equal within the margin": "are equal within their margins",
         "undecided": "are undecided",
         "not measured": "have no value",
     }

@@ -179,9 +179,11 @@ def test_tables_have_the_tiers_of_their_artifacts_and_titles_count_all_verdicts(
     assert "| smoke | laptop | paper | hardware |" in hooks.artifact_table(chosen)
     with_replication = [entry for entry in REGISTRY.values() if entry.session == "cifar"]
     assert "| replication |" in hooks.artifact_table(with_replication)
-    title = hooks.expectations(with_replication).splitlines()[0]
-    counts = [int(found) for found in re.findall(r"(\d+) (?:hold|do not|are|have)", title)]
-    assert sum(counts) == sum(len(entry.claims) for entry in with_replication)
+    decisions = [entry for entry in REGISTRY.values() if entry.session == "decisions"]
+    for chosen in (with_replication, decisions):
+        title = hooks.expectations(chosen).splitlines()[0]
+        counts = [int(found) for found in re.findall(r"(\d+) (?:hold|do not|are|have)", title)]
+        assert sum(counts) == sum(len(entry.claims) for entry in chosen)
 
 
 def test_measurements_have_the_digits_that_their_error_leaves():
