@@ -60,7 +60,7 @@ ARTIFACT = Artifact(
             matched=("neural",),
             rules=("greedy", "epsilon-greedy"),
             with_rules=("neural",),
-            size=BanditSize(num_steps=1000, num_runs=100, pooling=2),
+            size=BanditSize(num_steps=1000, num_runs=64, pooling=2),
         ),
     },
     seed=201,

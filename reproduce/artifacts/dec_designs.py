@@ -55,7 +55,7 @@ ARTIFACT = Artifact(
         ),
         "laptop": Designs(num_runs=20, num_evaluations=50, num_candidates=300),
         # More runs of the same sizes.
-        "paper": Designs(num_runs=200, num_evaluations=50, num_candidates=300),
+        "paper": Designs(num_runs=120, num_evaluations=50, num_candidates=300),
     },
     seed=206,
     run="designs:run",

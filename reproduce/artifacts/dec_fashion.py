@@ -22,7 +22,7 @@ ARTIFACT = Artifact(
             matched=(),
             with_rules=(),
             # Regret differs much between runs, and these three are compared.
-            size=BanditSize(num_steps=1000, num_runs=160, pooling=4, batch_size=32),
+            size=BanditSize(num_steps=1000, num_runs=100, pooling=4, batch_size=32),
         )
     },
     seed=205,

@@ -148,7 +148,7 @@ class Horizon:
     temperatures: tuple[float, ...] = (0.01, 0.1, 0.5)
     input_dim: int = 10
     horizons: tuple[int, ...] = (50, 100, 200, 500, 1000, 2000)
-    num_runs: int = 32
+    num_runs: int = 24
     batch_size: int = 128
 
     def units(self) -> Mapping[str, HorizonOf]:
