@@ -106,14 +106,17 @@ ARTIFACT = Artifact(
 )
 
 
-_STYLES = {"thompson": ("-", "o", "Thompson sampling"), "greedy": (":", "x", "greedy")}
+_STYLES: dict[str, dict[str, Any]] = {
+    "thompson": {"linestyle": "-", "marker": "o", "markersize": 3.5, "label": "Thompson sampling"},
+    "greedy": {"linestyle": ":", "marker": "x", "markersize": 3.5, "label": "greedy"},
+}
 _COLORS = (MUTED, AGENTS["epinet"].color, AGENTS["ensemble"].color)
 
 
 def _draw_panel(ax: Axes, rows: Rows) -> None:
     """Draw what both rules lose at one temperature, for each number of actions."""
     for color, num_actions in zip(_COLORS, sorted({row["num_actions"] for row in rows}), strict=False):
-        for rule, (linestyle, marker, _) in _STYLES.items():
+        for rule, style in _STYLES.items():
             own = where(rows, num_actions=num_actions, rule=rule)
             horizons = sorted({row["horizon"] for row in own})
             points = [mean_over([row["lost"] for row in own if row["horizon"] == horizon]) for horizon in horizons]
@@ -122,12 +125,10 @@ def _draw_panel(ax: Axes, rows: Rows) -> None:
                 [mean for mean, _ in points],
                 yerr=[error for _, error in points],
                 color=color,
-                linestyle=linestyle,
-                marker=marker,
-                markersize=3.5,
                 linewidth=1.1,
                 elinewidth=0.7,
                 capsize=1.5,
+                **style,
             )
 
 
@@ -145,10 +146,7 @@ def draw(rows: Rows) -> Figure:
         ax.xaxis.set_minor_formatter(NullFormatter())
         ax.set_title(f"$\\rho$ = {temperature:g}", fontsize=8)
     axes[0].set_ylabel("lost per step")
-    rules = [
-        Line2D([], [], color=INK, linestyle=linestyle, marker=marker, markersize=3.5, label=words)
-        for linestyle, marker, words in _STYLES.values()
-    ]
+    rules = [Line2D([], [], color=INK, **style) for style in _STYLES.values()]
     sizes = [
         Line2D([], [], color=color, linewidth=3, label=f"{number} actions")
         for color, number in zip(_COLORS, sorted({row["num_actions"] for row in rows}), strict=False)
