@@ -84,6 +84,12 @@ class AbstractBanditAgent(eqx.Module):
         """Return the rewards of a run; raise if the agent cannot learn from them."""
 
 
+def check_agent(agent: Any) -> None:
+    """Raise unless `agent` is one."""
+    if not isinstance(agent, AbstractBanditAgent):
+        raise ValueError(f"`agent` must be an agent, such as `ENNAgent`; got {type(agent).__name__}.")
+
+
 class LearnerState(eqx.Module):
     """State of an `ENNAgent`.
 

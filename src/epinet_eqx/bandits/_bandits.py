@@ -10,7 +10,17 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from .._checks import Scalar, as_real_array, check_finite, check_labels, check_positive, check_scalar, is_traced
+from .._checks import (
+    Scalar,
+    as_known_real,
+    as_real_array,
+    check_finite,
+    check_function,
+    check_labels,
+    check_positive,
+    check_scalar,
+    is_traced,
+)
 from .._keys import named_keys
 from ..testbed import GenerativeModel
 
@@ -50,6 +60,7 @@ class LinearBandit(AbstractBandit):
         self, inputs: Float[Array, "actions features"], theta: Float[Array, " features"], noise_scale: Scalar = 0.1
     ):
         r"""Initialize from the features of the actions, $\theta$, and the standard deviation $\sigma$ of the noise."""
+        inputs, theta = as_known_real("inputs", inputs), as_known_real("theta", theta)
         if inputs.ndim != 2 or inputs.size == 0:
             raise ValueError(f"`inputs` must have shape (actions, features) and not be empty; got {inputs.shape}.")
         if theta.shape != inputs.shape[1:]:
@@ -87,6 +98,8 @@ class NeuralBandit(AbstractBandit):
 
     def __init__(self, inputs: Float[Array, "actions features"], model: GenerativeModel):
         """Initialize from the features of the actions and the true model, which must have two classes."""
+        inputs = as_known_real("inputs", inputs)
+        check_function("model", model)
         if inputs.ndim != 2 or inputs.size == 0:
             raise ValueError(f"`inputs` must have shape (actions, features) and not be empty; got {inputs.shape}.")
         classes = jax.eval_shape(model, inputs[0]).shape[0]

@@ -20,7 +20,7 @@ from .._checks import (
 )
 from .._keys import named_keys
 from .._xla import jit_unoptimized
-from ._agent import AbstractBanditAgent
+from ._agent import AbstractBanditAgent, check_agent
 from ._rules import draw_action
 
 
@@ -70,6 +70,7 @@ class OnlineLearner(eqx.Module):
             capacity: number of latest observations to keep; fewer if the agent says so.
             key: random key of the initial ENN and of all updates.
         """
+        check_agent(agent)
         check_positive("capacity", capacity)
         num_examples("candidates", candidates)
         shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), candidates)

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.polynomial import Chebyshev
 
+from .._checks import as_known_real
 from ._urn import MIN_ALPHA, check_alpha
 
 # A Gaussian exceeds this with a probability of 1e-15.
@@ -143,4 +144,4 @@ def log_stable_quantile(alpha: float | Float[Array, ""], g: Float[Array, "*batch
         alpha: in [0.001, 1].
         g: Gaussian variables; beyond 8 deviations they count as 8.
     """
-    return _quantile(check_alpha(alpha), g)
+    return _quantile(check_alpha(alpha), as_known_real("g", g))
