@@ -89,6 +89,8 @@ def test_a_layer_of_zeros_is_the_same_as_a_constant(getkey, optimized):
     x, offsets = jr.normal(getkey(), (32, 30)), jr.normal(getkey(), (32, 1000))
     found = jax.jit(lambda x: jnp.max(jax.vmap(layer)(x) + offsets, axis=1))(x)
     np.testing.assert_array_equal(found, jnp.max(offsets, axis=1))
+    np.testing.assert_array_equal(jax.vmap(layer)(x), 0)
+    assert jax.vmap(layer)(x[:0]).shape == (0, 1000)
 
 
 def test_arguments_are_not_hidden(getkey):

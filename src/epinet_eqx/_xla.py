@@ -51,7 +51,7 @@ def hide_constant(parameter: Float[Array, "..."], beside: Float[Array, "..."]) -
     program, and a constant of equal entries, such as the biases of an untrained layer, becomes a broadcast. What is
     passed as an argument is traced and comes back as it is, as do all constants of different entries.
     """
-    if is_traced(parameter) or not is_traced(beside) or parameter.size == 0:
+    if is_traced(parameter) or not is_traced(beside) or 0 in (parameter.size, beside.size):
         return parameter
     known = on_host(parameter)
     if not isinstance(known, np.ndarray) or not (known == known.flat[0]).all():
