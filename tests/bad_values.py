@@ -3,10 +3,12 @@
 import re
 
 import equinox as eqx
+import jax
 import jax.random as jr
 import numpy as np
 
 from epinet_eqx.networks import MLP
+from epinet_eqx.training import DataExhaustedError
 
 
 def arrays(good):
@@ -58,7 +60,7 @@ def said(function, good, name, bad):
     """Return what a call with one bad value says: an error that is a sentence of ours is None."""
     try:
         function(**{**good, name: bad})
-    except (ValueError, FloatingPointError) as error:
+    except (ValueError, FloatingPointError, DataExhaustedError) as error:
         return None if re.search(r"`[^`]+`.* must ", str(error)) else f"{type(error).__name__}: {error}"
     except Exception as error:
         return f"{type(error).__name__}: {error}"
@@ -67,6 +69,12 @@ def said(function, good, name, bad):
 
 def answers(function, good, values):
     """Return what is not refused by a sentence, one line for each bad value."""
+    # A call that is refused late has used the key.
+    with jax.debug_key_reuse(False):
+        return _answers(function, good, values)
+
+
+def _answers(function, good, values):
     return [
         f"{name}={eqx.tree_pformat(bad)[:60]}: {answer[:120]}"
         for name, kinds in values.items()

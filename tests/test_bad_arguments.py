@@ -66,7 +66,7 @@ CALLS = {
         training.train,
         {
             "state": STATE,
-            "data": iter([{"x": X, "y": Y, "i": np.arange(8)}]),
+            "data": [{"x": X, "y": Y, "i": np.arange(8)}],
             "objective": training.EpistemicObjective(CrossEntropy(), num_index_samples=2),
             "optimizer": optax.sgd(0.1),
             "num_steps": 1,

@@ -22,7 +22,7 @@ X = np.asarray(jr.normal(jr.fold_in(KEY, 5), (8, 3)))
 Y = np.arange(8) % 4
 REWARDS = np.asarray(jr.normal(jr.fold_in(KEY, 6), (6, 4)))
 AGENT = bandits.ENNAgent(lambda key: ONE, SquaredLoss(), bandits.GaussianReward(), bandits.Greedy(2))
-LINEAR = bandits.LinearBandit(X, X[0])
+LINEAR = bandits.LinearBandit(jnp.asarray(X), jnp.asarray(X[0]))
 LEARNER = bandits.OnlineLearner.start(AGENT, X[:2], capacity=4, key=jr.fold_in(KEY, 8))
 POOL = Batch.of(jnp.asarray(X), jnp.asarray(Y))
 

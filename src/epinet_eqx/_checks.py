@@ -126,6 +126,10 @@ def check_finite(name: str, tree: PyTree) -> PyTree:
     floats = [leaf for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array(leaf)]
     for leaf in floats:
         host = on_host(leaf)
+        if isinstance(host, np.ndarray) and (stored := jax.dtypes.canonicalize_dtype(host.dtype)) != host.dtype:
+            # What is too large for the precision of JAX is infinite there.
+            with np.errstate(over="ignore"):
+                host = host.astype(stored)
         count = np.sum(~np.isfinite(host)) if isinstance(host, np.ndarray) else _count_nonfinite(leaf)
         if not is_traced(count):
             count = int(count)
@@ -257,7 +261,8 @@ def num_examples(name: str, tree: PyTree) -> int:
         raise ValueError(f"`{name}` must hold arrays; got lists of numbers, of which `np.asarray` makes arrays.")
     for leaf in leaves:
         refuse_mask(name, leaf)
-        if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OSU":
+        is_complex = hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.complexfloating)
+        if is_complex or (isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OSUmM"):
             raise ValueError(f"`{name}` must hold real numbers; got {leaf.dtype}.")
     shapes = [jnp.shape(leaf) for leaf in leaves]
     if not shapes or any(shape == () for shape in shapes):

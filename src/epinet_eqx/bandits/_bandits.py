@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, PyTree
 
 from .._checks import (
     Scalar,
@@ -57,7 +57,10 @@ class LinearBandit(AbstractBandit):
     noise_scale: Float[Array, ""]
 
     def __init__(
-        self, inputs: Float[Array, "actions features"], theta: Float[Array, " features"], noise_scale: Scalar = 0.1
+        self,
+        inputs: Float[ArrayLike, "actions features"],
+        theta: Float[ArrayLike, " features"],
+        noise_scale: Scalar = 0.1,
     ):
         r"""Initialize from the features of the actions, $\theta$, and the standard deviation $\sigma$ of the noise."""
         inputs, theta = as_known_real("inputs", inputs), as_known_real("theta", theta)
@@ -96,7 +99,7 @@ class NeuralBandit(AbstractBandit):
     inputs: Float[Array, "actions features"]
     model: GenerativeModel
 
-    def __init__(self, inputs: Float[Array, "actions features"], model: GenerativeModel):
+    def __init__(self, inputs: Float[ArrayLike, "actions features"], model: GenerativeModel):
         """Initialize from the features of the actions and the true model, which must have two classes."""
         inputs = as_known_real("inputs", inputs)
         check_function("model", model)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, ArrayLike, Float
 from numpy.polynomial import Chebyshev
 
 from .._checks import as_known_real
@@ -135,7 +135,7 @@ def _quantile(alpha: Float[Array, ""], g: Float[Array, "*batch"]) -> Float[Array
     return series_noise(noise_series(alpha), g)
 
 
-def log_stable_quantile(alpha: float | Float[Array, ""], g: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+def log_stable_quantile(alpha: float | Float[Array, ""], g: Float[ArrayLike, "*batch"]) -> Float[Array, "*batch"]:
     r"""Return $\log S$ with $E\, e^{-tS} = e^{-t^\alpha}$ for standard normal `g`: the quantile at $\Phi(g)$.
 
     The noise of the sampled head: `log_stable` in distribution, from one variable.

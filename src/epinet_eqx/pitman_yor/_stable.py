@@ -2,7 +2,7 @@ r"""Positive $\alpha$-stable noise by Kanter's formula, from two Gaussian variab
 
 import jax.numpy as jnp
 from jax.scipy.special import erfc
-from jaxtyping import Array, Float
+from jaxtyping import Array, ArrayLike, Float
 
 from .._checks import as_known_real
 from ._urn import known_alpha
@@ -28,7 +28,7 @@ def _log_sinc(angle: Float[Array, "..."], rest: Float[Array, "..."]) -> Float[Ar
 
 
 def log_stable(
-    alpha: float | Float[Array, ""], g1: Float[Array, "*batch"], g2: Float[Array, "*batch"]
+    alpha: float | Float[Array, ""], g1: Float[ArrayLike, "*batch"], g2: Float[ArrayLike, "*batch"]
 ) -> Float[Array, "*batch"]:
     r"""Return $\log S$ with $E\, e^{-tS} = e^{-t^\alpha}$ for independent standard normal `g1` and `g2`.
 

@@ -27,7 +27,10 @@ _IMPOSSIBLE = -1e30
 
 def check_alpha(alpha: float | Float[Array, "*batch"]) -> Float[Array, "*batch"]:
     """Return `alpha` as an array, which must lie in the range in which everything is finite."""
-    value = (alpha if is_traced(alpha) else as_real_array("alpha", alpha)).astype(float)
+    value = alpha if is_traced(alpha) else as_real_array("alpha", alpha)
+    if value.dtype == bool:
+        raise ValueError(f"`alpha` must be a number; got {alpha!r}.")
+    value = value.astype(float)
     number = on_host(value)
     outside = ~((number >= MIN_ALPHA) & (number <= 1)).all()
     found = "" if is_traced(outside) or value.size == 0 else f"; got {float(number.min()):g}"
@@ -112,6 +115,7 @@ def repeat_log_probs(
         alpha: the discount, in [0.001, 1].
         max_count: largest number of labels; static.
     """
+    check_num_labels("max_count", max_count)
     log_w = as_known_real("log_w", log_w, ())
     if not is_traced(log_w) and float(log_w) > _ROUNDING:
         raise ValueError(f"`log_w` must be a log-probability, at most 0; got {float(log_w):g}.")
@@ -147,6 +151,7 @@ def counts_log_prob(
         alpha: the discount, in [0.001, 1].
         max_count: at least the number of all labels; static.
     """
+    check_num_labels("max_count", max_count)
     logits, alpha = as_known_real("logits", logits), known_alpha(alpha)
     counts = counts if is_traced(counts) else _as_counts(counts)
     if logits.ndim != 1 or logits.shape != counts.shape:

@@ -1,6 +1,7 @@
 """Choose a temperature, a prior scale or any other parameter by its held-out log-loss."""
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -41,7 +42,7 @@ class Tuned(eqx.Module):
 def check_increase(value: float, *, finite: bool) -> float:
     """Return the argument `max_marginal_loss_increase`; an infinite one leaves marginals free."""
     is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not is_number or not value >= 0 or (finite and math.isinf(value)):
+    if not is_number or not value >= 0 or (value > sys.float_info.max and (finite or value != math.inf)):
         bound = "finite and at least 0" if finite else "at least 0"
         raise ValueError(f"`max_marginal_loss_increase` must be {bound}; got {value!r}.")
     return float(value)
