@@ -54,7 +54,7 @@ CALLS = {
     "balanced_start": (
         acquisition.balanced_start,
         {"y": Y, "num_classes": 4, "per_class": 1, "key": jr.fold_in(KEY, 15)},
-        {"y": labels(Y), "num_classes": (*SIZES, 3), "per_class": (*SIZES, 3), "key": KEYS},
+        {"y": [*labels(Y)[:7], *labels(Y)[8:]], "num_classes": (*SIZES, 3), "per_class": (*SIZES, 3), "key": KEYS},
     ),
     "PoolLearner": (
         acquisition.PoolLearner,
@@ -131,7 +131,7 @@ CALLS = {
             "make_enn": FUNCTIONS,
             "reward_model": FUNCTIONS,
             "rule": FUNCTIONS,
-            "num_updates": SIZES,
+            "num_updates": SIZES[1:],
             "batch_size": SIZES,
             "num_index_samples": (*SIZES[:4], "a"),
         },

@@ -220,7 +220,7 @@ def raise_wrong_input(name: str, model: str, x: PyTree, error: Exception) -> NoR
     ) from error
 
 
-def _as_number(name: str, value: Any, dtype: Any) -> Float[Array, ""]:
+def as_number(name: str, value: Any, dtype: Any = float) -> Float[Array, ""]:
     """Return `value` as a scalar of JAX."""
     refuse_mask(name, value)
     if isinstance(value, bool | np.bool_):
@@ -236,7 +236,7 @@ def _as_number(name: str, value: Any, dtype: Any) -> Float[Array, ""]:
 
 def check_scalar(name: str, value: Any, *, minimum: float = -float("inf"), dtype: Any = float) -> Float[Array, ""]:
     """Return `value` as an array, which must be finite and at least `minimum`."""
-    array = _as_number(name, value, dtype)
+    array = as_number(name, value, dtype)
     found = "" if is_traced(array) else f"; got {float(array)}"
     bound = "" if minimum == -float("inf") else f" and at least {minimum:g}"
     number = on_host(array)
@@ -247,7 +247,7 @@ def check_scalar(name: str, value: Any, *, minimum: float = -float("inf"), dtype
 
 def check_share(name: str, value: Scalar, *, below_one: bool = False) -> Float[Array, ""]:
     """Return `value` as an array, which must be from 0 to 1, or below 1."""
-    array = _as_number(name, value, float)
+    array = as_number(name, value, float)
     found = "" if is_traced(array) else f"; got {float(array)}"
     number = on_host(array)
     failed = ~((number >= 0) & ((number < 1) if below_one else (number <= 1)))

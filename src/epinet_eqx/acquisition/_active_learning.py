@@ -260,6 +260,7 @@ def run_active_learning(
         raise ValueError(f"`learner` must be a `PoolLearner`; got {type(learner).__name__}.")
     check_function("acquisition", acquisition)
     check_function("evaluate", evaluate)
+    check_key("key", key)
     check_positive("num_rounds", num_rounds)
     check_positive("size", size)
     if not isinstance(pool, Batch):

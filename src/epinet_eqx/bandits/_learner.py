@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from .._checks import (
     Scalar,
     any_traced,
+    as_number,
     as_real_array,
     check_finite,
     check_key,
@@ -104,8 +105,9 @@ class OnlineLearner(eqx.Module):
             x: features of the candidate that was chosen.
             reward: what it earned.
         """
-        reward = jnp.asarray(reward, dtype=float)
-        check_shape("reward", reward, ())
+        if hasattr(reward, "shape"):
+            check_shape("reward", reward, ())
+        reward = as_number("reward", reward)
         if any_traced((self, x, reward)):
             return _observe(self, x, reward)
         return _observe_compiled(self, _as_features("x", x), self.agent.check_rewards(reward))

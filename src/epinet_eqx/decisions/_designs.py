@@ -83,7 +83,8 @@ class SampledFunction(eqx.Module):
         """
         check_enn("enn", enn)
         check_function("value", value)
-        z = z if jnp.issubdtype(jnp.result_type(z), jax.dtypes.prng_key) else as_real_array("z", z)
+        is_key = isinstance(z, Array) and jnp.issubdtype(z.dtype, jax.dtypes.prng_key)
+        z = z if is_key else as_real_array("z", z)
         check_shape("z", z, enn.index.shape)
         self.enn = with_input_gradients(enn)
         self.z = check_finite("z", z)
