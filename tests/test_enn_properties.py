@@ -5,6 +5,7 @@ anew, by enumeration. `pytest -m long` tries every kind in many sizes and precis
 """
 
 import itertools
+import math
 import re
 
 import jax
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 import epinet_eqx as epi
 from epinet_eqx import predict
 from epinet_eqx.likelihoods import Gaussian
-from epinet_eqx.metrics import marginal_log_loss
+from epinet_eqx.metrics import dyadic_log_loss, marginal_log_loss
 
 pytestmark = pytest.mark.once
 
@@ -54,6 +55,7 @@ def sizes(draw):
         "num_samples": draw(st.sampled_from([1, 4, 7])),
         "chunk_size": draw(st.sampled_from([1, 3, 16])),
         "batch_size": draw(st.sampled_from([None, 1, 2])),
+        "labels": draw(st.sampled_from(["int8", "uint8", "int32"])),
         "seed": draw(st.integers(0, 3)),
     }
 
@@ -78,9 +80,14 @@ def check_classes(enn, x, y, draws, log_p, close):
     close(predict.joint_log_prob(enn, x, y, draws), table[tuple(np.asarray(y))])
     loss = marginal_log_loss(enn, x, y, draws).mean
     close(loss, -np.mean([log_mean(log_p)[t, label] for t, label in enumerate(y)]))
+    if len(x) == 2:
+        # Of three draws from two anchors, k fall on the first.
+        first, second = (log_p[:, anchor, int(y[anchor])] for anchor in (0, 1))
+        cases = [math.comb(3, k) / 8 * log_mean(k * first + (3 - k) * second) for k in range(4)]
+        close(dyadic_log_loss(enn, x, y, draws, tau=3).mean, -sum(cases))
 
 
-def check(enn, x, draws, num_classes, tolerance):
+def check(enn, x, draws, num_classes, labels, tolerance):
     """Raise unless predictions are what the outputs at the indices of `draws` imply."""
     zs = draws.indices()
     embeddings = jax.vmap(enn.embed)(x)
@@ -95,7 +102,7 @@ def check(enn, x, draws, num_classes, tolerance):
     for number in (0, draws.num_samples - 1):
         close(enn.head(first, zs[number]), facts[number, -1])
     close(predict.sample(enn, x, draws).outputs, facts)
-    y = jnp.arange(len(x), dtype=jnp.int32) % num_classes
+    y = (np.arange(len(x)) % num_classes).astype(labels)
     if num_classes == 1:
         # Softmax of a single output is one whatever it says; as the mean of a target it says something.
         for function, arguments in (
@@ -134,11 +141,11 @@ def attempt(family, size, *, dtype="float32", cast_parameters=False):
         x = jr.normal(jr.fold_in(key, 1), (size["batch"], size["in_dim"])).astype(dtype)
         options = {"chunk_size": size["chunk_size"], "batch_size": size["batch_size"]}
         draws = epi.Draws.sample(enn.index, size["num_samples"], key=jr.fold_in(key, 2), **options)
-        check(enn, x, draws, size["num_classes"], tolerance)
+        check(enn, x, draws, size["num_classes"], size["labels"], tolerance)
         if enn.index.support() is not None:
             every = epi.Draws.all(enn.index, **options)
             assert len(np.unique(np.asarray(every.indices()))) == every.num_samples
-            check(enn, x, every, size["num_classes"], tolerance)
+            check(enn, x, every, size["num_classes"], size["labels"], tolerance)
         with pytest.raises(ValueError, match="`x` must not be empty"):
             predict.marginal_log_probs(enn, x[:0], draws)
 
@@ -150,13 +157,13 @@ def test_predictions_are_what_the_outputs_imply(family, size):
 
 
 SIZE = {"in_dim": 3, "num_classes": 3, "width": 7, "batch": 2, "num_samples": 4, "chunk_size": 3, "seed": 0}
-SIZE["batch_size"] = None
+SIZE |= {"batch_size": None, "labels": "uint8"}
 
 
 @pytest.mark.parametrize("family", SOME)
-@pytest.mark.parametrize("cast_parameters", [False, True])
-def test_half_precision(family, cast_parameters):
-    attempt(family, SIZE, dtype="bfloat16", cast_parameters=cast_parameters)
+@pytest.mark.parametrize(("dtype", "cast_parameters"), [("bfloat16", False), ("bfloat16", True), ("float16", True)])
+def test_half_precision(family, dtype, cast_parameters):
+    attempt(family, SIZE, dtype=dtype, cast_parameters=cast_parameters)
 
 
 @pytest.mark.parametrize("family", SOME)

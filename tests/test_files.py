@@ -104,7 +104,7 @@ def test_permissions_follow_the_umask(tmp_path):
     assert modes == [0o640, 0o750]
 
 
-@pytest.mark.parametrize("size", [0, 1, 4095, 4096, 4097, 2**19 - 1, 2**19 + 4096])
+@pytest.mark.parametrize("size", [0, 1, 4071, 4072, 4073, 128 * 4072 - 1, 128 * 4072 + 4096])
 def test_the_checksum_sees_every_bit_and_the_size(tmp_path, size):
     path = tmp_path / "x"
     content = np.random.Generator(np.random.Philox(key=size)).bytes(size)
@@ -122,17 +122,18 @@ def test_the_checksum_sees_every_bit_and_the_size(tmp_path, size):
 def test_the_checksum_sees_the_order_of_words_and_rows(tmp_path):
     words = np.arange(4 * 512, dtype="<u8").reshape(4, 512)
     checksums = set()
-    for order in (words, words[::-1], words[:, ::-1]):
+    # Words, pages of 4 KiB, and neighboring words.
+    for order in (words, words[::-1], words[:, ::-1], words[[0, 2, 1, 3]], words.reshape(-1, 2)[:, ::-1]):
         order.tofile(tmp_path / "x")
         checksums.add(_files.checksum_of(tmp_path / "x"))
-    assert len(checksums) == 3
+    assert len(checksums) == 5
 
 
 def test_sealed_values_are_intact_until_they_are_changed():
-    sealed = _files.seal({"a": 1, "files": {"x": "1"}})
+    sealed = _files.seal({"a": 1, "sums": {"x": "1"}})
     assert _files.is_intact(json.loads(json.dumps(sealed))) and _files.is_intact({"a": 1})
     assert not _files.is_intact({**sealed, "a": 2})
-    assert not _files.is_intact({name: sealed[name] for name in ("a", "files")})
+    assert not _files.is_intact({name: sealed[name] for name in ("a", "sums")})
 
 
 def test_what_is_no_array_in_an_npz_file_is_an_error(tmp_path):

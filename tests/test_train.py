@@ -185,7 +185,7 @@ def test_flipped_bits_are_seen(tmp_path, getkey):
 def test_checkpoints_of_older_versions_are_read(tmp_path, getkey):
     state = make_state(getkey)
     path = training.Checkpoints(tmp_path).save(state, make_data(getkey)) / "checkpoint.json"
-    new = ("checksum", "files", "identity")
+    new = ("checksum", "sums", "identity")
     path.write_text(
         json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name not in new})
     )

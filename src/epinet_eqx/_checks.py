@@ -65,6 +65,12 @@ def check_key(name: str, key: Any) -> None:
         raise ValueError(f"`{name}` must be one random key, of which `jax.random.split` makes several; got {found}.")
 
 
+def check_function(name: str, function: Any) -> None:
+    """Raise unless `function` can be called."""
+    if not callable(function):
+        raise ValueError(f"`{name}` must be a function; got {type(function).__name__}.")
+
+
 def check_positive(name: str, value: int) -> None:
     """Raise unless `value` is an integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -120,6 +126,10 @@ def check_finite(name: str, tree: PyTree) -> PyTree:
     floats = [leaf for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array(leaf)]
     for leaf in floats:
         host = on_host(leaf)
+        if isinstance(host, np.ndarray) and (stored := jax.dtypes.canonicalize_dtype(host.dtype)) != host.dtype:
+            # What is too large for the precision of JAX is infinite there.
+            with np.errstate(over="ignore"):
+                host = host.astype(stored)
         count = np.sum(~np.isfinite(host)) if isinstance(host, np.ndarray) else _count_nonfinite(leaf)
         if not is_traced(count):
             count = int(count)
@@ -130,8 +140,10 @@ def check_finite(name: str, tree: PyTree) -> PyTree:
 
 def refuse_nan(name: str, values: Float[Array, "..."]) -> None:
     """Raise if `values` are known and hold NaN: for functions that compiled programs call in their loops."""
-    if not is_traced(values) and bool(jnp.any(jnp.isnan(values))):
-        raise ValueError(f"`{name}` must not hold NaN; got {int(jnp.sum(jnp.isnan(values)))} of {values.size} values.")
+    # On the host, where arrays that a compiled program closes over are known, too.
+    known = None if is_traced(values) else on_host(values)
+    if known is not None and bool((count := (known != known).sum()) > 0):
+        raise ValueError(f"`{name}` must not hold NaN; got {int(count)} of {values.size} values.")
 
 
 def check_labels(name: str, y: Int[Array, "..."], num_classes: int) -> Int[Array, "..."]:
@@ -184,6 +196,20 @@ def as_real_array(name: str, values: Any) -> Array:
         return jnp.asarray(found)
 
 
+def as_known_real(name: str, values: Any, shape: tuple[int, ...] | None = None) -> Float[Array, "..."]:
+    """Return values as floating-point numbers, not NaN; what is traced is not checked, apart from its shape.
+
+    For functions that compiled programs call in their loops.
+    """
+    if not is_traced(values):
+        found = as_real_array(name, values)
+        values = found if jnp.issubdtype(found.dtype, jnp.floating) else found.astype(float)
+        refuse_nan(name, values)
+    if shape is not None:
+        check_shape(name, values, shape)
+    return values
+
+
 def raise_wrong_input(name: str, model: str, x: PyTree, error: Exception) -> NoReturn:
     """Raise what `model` says of one of the inputs `x`, with the shapes of all; other refusals stay as they are."""
     if isinstance(error, ValueError) and not str(error).startswith("`x`"):
@@ -194,11 +220,14 @@ def raise_wrong_input(name: str, model: str, x: PyTree, error: Exception) -> NoR
     ) from error
 
 
-def _as_number(name: str, value: Any, dtype: Any) -> Float[Array, ""]:
+def as_number(name: str, value: Any, dtype: Any = float) -> Float[Array, ""]:
     """Return `value` as a scalar of JAX."""
+    refuse_mask(name, value)
+    if isinstance(value, bool | np.bool_):
+        raise ValueError(f"`{name}` must be a number; got {value!r}.")
     try:
         array = jnp.asarray(value, dtype=dtype)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"`{name}` must be a number; got {value!r}.") from None
     if array.shape != () and not is_traced(array):
         raise ValueError(f"`{name}` must be one number; got shape {array.shape}.")
@@ -207,7 +236,7 @@ def _as_number(name: str, value: Any, dtype: Any) -> Float[Array, ""]:
 
 def check_scalar(name: str, value: Any, *, minimum: float = -float("inf"), dtype: Any = float) -> Float[Array, ""]:
     """Return `value` as an array, which must be finite and at least `minimum`."""
-    array = _as_number(name, value, dtype)
+    array = as_number(name, value, dtype)
     found = "" if is_traced(array) else f"; got {float(array)}"
     bound = "" if minimum == -float("inf") else f" and at least {minimum:g}"
     number = on_host(array)
@@ -218,7 +247,7 @@ def check_scalar(name: str, value: Any, *, minimum: float = -float("inf"), dtype
 
 def check_share(name: str, value: Scalar, *, below_one: bool = False) -> Float[Array, ""]:
     """Return `value` as an array, which must be from 0 to 1, or below 1."""
-    array = _as_number(name, value, float)
+    array = as_number(name, value, float)
     found = "" if is_traced(array) else f"; got {float(array)}"
     number = on_host(array)
     failed = ~((number >= 0) & ((number < 1) if below_one else (number <= 1)))
@@ -232,7 +261,8 @@ def num_examples(name: str, tree: PyTree) -> int:
         raise ValueError(f"`{name}` must hold arrays; got lists of numbers, of which `np.asarray` makes arrays.")
     for leaf in leaves:
         refuse_mask(name, leaf)
-        if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OSU":
+        is_complex = hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.complexfloating)
+        if is_complex or (isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OSUmM"):
             raise ValueError(f"`{name}` must hold real numbers; got {leaf.dtype}.")
     shapes = [jnp.shape(leaf) for leaf in leaves]
     if not shapes or any(shape == () for shape in shapes):
@@ -247,6 +277,7 @@ def num_examples(name: str, tree: PyTree) -> int:
 
 def check_mask(name: str, values: Any, length: int) -> Bool[Array, " batch"]:
     """Return which entries are meant, one boolean for each: positions would be taken for booleans."""
+    refuse_mask(name, values)
     found = values if isinstance(values, Array) else np.asarray(values)
     if found.shape != (length,) or found.dtype != bool:
         raise ValueError(

@@ -10,7 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Shaped
 
+from ._checks import check_positive
 from ._draws import Draws, LogSum
+
+MAX_LABELS = 10_000
+"""More labels of one input are not counted: tables have a row for each number of them, or as many columns, too."""
 
 # Finite stand-in for -inf, so that 0 * log 0 = 0 in a product with counts; a case that contains it is below half of it.
 _IMPOSSIBLE = -1e30
@@ -32,8 +36,16 @@ def outcome_cases(tau: int, num_outcomes: int) -> tuple[np.ndarray, np.ndarray]:
     return counts.astype(np.float32), log_factorials[tau] - log_factorials[counts].sum(axis=1)
 
 
+def check_num_labels(name: str, value: int) -> None:
+    """Raise unless `value` is a number of labels that can be counted."""
+    check_positive(name, value)
+    if value > MAX_LABELS:
+        raise ValueError(f"`{name}` must be at most {MAX_LABELS}; got {value}.")
+
+
 def dyadic_cases(tau: int) -> tuple[Float[Array, "cases 2"], Float[Array, " cases"]]:
     """Return how tau draws can fall on two anchors, and the binomial probability of each way."""
+    check_num_labels("tau", tau)
     counts, log_orders = outcome_cases(tau, 2)
     return jnp.asarray(counts, dtype=float), jnp.asarray(np.exp(log_orders - tau * math.log(2)), dtype=float)
 

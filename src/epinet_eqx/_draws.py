@@ -17,6 +17,8 @@ from .indices import AbstractIndex
 # Outputs of this many numbers per chunk fit a few megabytes; larger chunks are not faster.
 _CHUNK_OUTPUTS = 2**21
 _MAX_BATCH = 1024
+# The number of an index is a 32-bit integer.
+_MAX_SAMPLES = 2**31 - 1
 
 _Carry = TypeVar("_Carry")
 
@@ -60,6 +62,8 @@ class Draws(eqx.Module):
             batch_size: how many inputs are computed at a time; by default chosen to keep a chunk's outputs small.
         """
         check_positive("num_samples", num_samples)
+        if num_samples > _MAX_SAMPLES:
+            raise ValueError(f"`num_samples` must be at most {_MAX_SAMPLES}; got {num_samples}.")
         check_key("key", key)
         _check_index(index)
         return cls(index, key, None, num_samples, False, *_check_sizes(chunk_size, batch_size))

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from ._checks import is_traced
+
 _T = TypeVar("_T")
 
 
@@ -24,8 +26,9 @@ class Frozen(eqx.Module, Generic[_T]):
     @property
     def value(self) -> _T:
         """The content, with gradients stopped."""
-        arrays, rest = eqx.partition(self.content, eqx.is_array)
-        return eqx.combine(jax.lax.stop_gradient(arrays), rest)
+        # What is known has no gradient; it stays known to a program that closes over it.
+        traced, rest = eqx.partition(self.content, is_traced)
+        return eqx.combine(jax.lax.stop_gradient(traced), rest)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the content, with gradients to its parameters stopped."""

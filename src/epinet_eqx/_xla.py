@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ._checks import is_traced
+from ._checks import is_traced, on_host
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -27,6 +27,39 @@ _NO_EMITTERS = {"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < 
 
 # More entries than in the default chunk of indices would make long programs.
 _MAX_IN_TURN = 16
+
+# Products that XLA compiles wrongly -----------------------------------------------------------------------------------
+
+
+@jax.custom_batching.custom_vmap
+def _unknown_place(beside: Float[Array, "..."]) -> Array:
+    """Return 0 or 1, which XLA cannot know before the program runs."""
+    return jnp.isnan(beside.ravel()[0]).astype(jnp.int32)
+
+
+@_unknown_place.def_vmap
+def _(axis_size: int, batched: list[bool], beside: Float[Array, "..."]) -> tuple[Array, bool]:
+    # One place for a whole batch, so that what is hidden is not copied for each entry.
+    return _unknown_place(beside[0]), False
+
+
+def hide_constant(parameter: Float[Array, "..."], beside: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Return `parameter`, which is to be multiplied by `beside`, in a form that XLA does not take for a broadcast.
+
+    A product with a broadcast number, fused with a maximum over many outputs, reads memory beyond its factor: with
+    jaxlib 0.10.2 and 0.12.0, on CPUs with YNNPACK. Arrays that a compiled function closes over are constants of its
+    program, and a constant of equal entries, such as the biases of an untrained layer, becomes a broadcast. What is
+    passed as an argument is traced and comes back as it is, as do all constants of different entries.
+    """
+    if is_traced(parameter) or not is_traced(beside) or 0 in (parameter.size, beside.size):
+        return parameter
+    known = on_host(parameter)
+    if not isinstance(known, np.ndarray) or not (known == known.flat[0]).all():
+        return parameter
+    # XLA removes an optimization barrier before it fuses. This writes a row over an equal one.
+    start = (_unknown_place(jax.lax.stop_gradient(beside)), *(0 for _ in parameter.shape[1:]))
+    return jax.lax.dynamic_update_slice(parameter, parameter[:1], start)
+
 
 # How much to optimize a program: one that runs once should not take longer to compile than to run --------------------
 

@@ -12,8 +12,12 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from .._checks import (
     Scalar,
+    as_known_real,
+    as_real_array,
     check_available,
     check_finite,
+    check_function,
+    check_key,
     check_labels,
     check_positive,
     check_scalar,
@@ -64,6 +68,7 @@ class PoolLearner(eqx.Module):
             num_index_samples: index samples of a step.
             prior_power: power of the number of labels that the penalty is divided by, as in `ENNAgent`.
         """
+        check_function("make_enn", make_enn)
         check_positive("num_steps", num_steps)
         check_positive("batch_size", batch_size)
         check_positive("num_index_samples", num_index_samples)
@@ -107,6 +112,7 @@ def acquire(
         batch_size: how many inputs to choose.
         available: which inputs may be chosen; by default all.
     """
+    scores = as_known_real("scores", scores)
     if scores.ndim != 1:
         raise ValueError(f"`scores` must hold one score per input; got shape {scores.shape}.")
     free = check_available("batch_size", batch_size, scores.shape[0], available)
@@ -127,6 +133,10 @@ def balanced_start(
     """
     check_positive("num_classes", num_classes)
     check_positive("per_class", per_class)
+    check_key("key", key)
+    y = as_real_array("y", y)
+    if y.ndim != 1 or not jnp.issubdtype(y.dtype, jnp.integer):
+        raise ValueError(f"`y` must hold one integer label per example; got shape {y.shape} of {y.dtype}.")
     check_labels("y", y, num_classes)
     counts = jnp.bincount(y, length=num_classes)
     few = "" if is_traced(counts) else f"; got {int(jnp.min(counts))} of class {int(jnp.argmin(counts))}"
@@ -246,8 +256,18 @@ def run_active_learning(
         evaluate: maps the ENN of a round to numbers, for instance its accuracy; a pure function.
         key: random key of all rounds.
     """
+    if not isinstance(learner, PoolLearner):
+        raise ValueError(f"`learner` must be a `PoolLearner`; got {type(learner).__name__}.")
+    check_function("acquisition", acquisition)
+    check_function("evaluate", evaluate)
+    check_key("key", key)
     check_positive("num_rounds", num_rounds)
     check_positive("size", size)
+    if not isinstance(pool, Batch):
+        raise ValueError(f"`pool` must be a batch, such as `losses.Batch.of(x, y)`; got {type(pool).__name__}.")
+    start = as_real_array("start", start)
+    if not jnp.issubdtype(start.dtype, jnp.integer):
+        raise ValueError(f"`start` must hold positions, which are integers; got {start.dtype}.")
     length, known = num_examples("pool", pool), num_examples("start", start)
     total = known + num_rounds * size
     if total > length:
@@ -258,7 +278,7 @@ def run_active_learning(
     available = jnp.ones(length, dtype=bool).at[start].set(False)
     available = require(
         available,
-        jnp.sum(available) != length - known,
+        (jnp.sum(available) != length - known) | (jnp.min(start) < 0),
         f"`start` must hold different positions from 0 to {length - 1} of the pool.",
     )
     positions = jnp.zeros(total, start.dtype).at[:known].set(start)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import jax.scipy.special as jsp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PyTree, Shaped
 
-from .._checks import check_positive
+from .._counts import check_num_labels
 from .._draws import Draws, LogSum, check_draws, check_result, choose_batch_size, map_batches, outputs_at
 from .._enn import AbstractENN, Indices
 from .._examples import check_examples, check_targets
@@ -122,7 +122,7 @@ def joint_loss_scores(
         y: the labels, if known.
         tau: number of repetitions of each label; 1 gives the marginal log-loss, or the entropy without labels.
     """
-    check_positive("tau", tau)
+    check_num_labels("tau", tau)
     draws = check_draws(enn, draws)
     examples = check_examples(enn, "x", x)
     labels = None if y is None else check_targets(CATEGORICAL, y, examples)

@@ -11,7 +11,7 @@ import jax.random as jr
 import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Shaped
 
-from .._checks import Scalar, check_positive, check_scalar
+from .._checks import Scalar, check_function, check_positive, check_scalar
 from .._draws import outputs_at
 from .._enn import AbstractENN
 from .._keys import named_keys
@@ -84,6 +84,12 @@ class AbstractBanditAgent(eqx.Module):
         """Return the rewards of a run; raise if the agent cannot learn from them."""
 
 
+def check_agent(agent: Any) -> None:
+    """Raise unless `agent` is one."""
+    if not isinstance(agent, AbstractBanditAgent):
+        raise ValueError(f"`agent` must be an agent, such as `ENNAgent`; got {type(agent).__name__}.")
+
+
 class LearnerState(eqx.Module):
     """State of an `ENNAgent`.
 
@@ -154,6 +160,13 @@ class ENNAgent(AbstractBanditAgent):
             prior_power: the penalty is divided by this power of the number of observations: 1 for a prior, less for a
                 penalty tuned to decay more slowly, such as that of the testbed's epinet.
         """
+        check_function("make_enn", make_enn)
+        if not isinstance(reward_model, AbstractRewardModel):
+            raise ValueError(
+                f"`reward_model` must be one, such as `GaussianReward()`; got {type(reward_model).__name__}."
+            )
+        if not isinstance(rule, AbstractRule):
+            raise ValueError(f"`rule` must be one, such as `ThompsonSampling()`; got {type(rule).__name__}.")
         if isinstance(num_updates, bool) or not isinstance(num_updates, int) or num_updates < 0:
             raise ValueError(f"`num_updates` must be an integer of at least 0; got {num_updates!r}.")
         check_positive("batch_size", batch_size)

@@ -8,9 +8,19 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, PyTree
 
-from .._checks import Scalar, as_real_array, check_finite, check_labels, check_positive, check_scalar, is_traced
+from .._checks import (
+    Scalar,
+    as_known_real,
+    as_real_array,
+    check_finite,
+    check_function,
+    check_labels,
+    check_positive,
+    check_scalar,
+    is_traced,
+)
 from .._keys import named_keys
 from ..testbed import GenerativeModel
 
@@ -47,9 +57,13 @@ class LinearBandit(AbstractBandit):
     noise_scale: Float[Array, ""]
 
     def __init__(
-        self, inputs: Float[Array, "actions features"], theta: Float[Array, " features"], noise_scale: Scalar = 0.1
+        self,
+        inputs: Float[ArrayLike, "actions features"],
+        theta: Float[ArrayLike, " features"],
+        noise_scale: Scalar = 0.1,
     ):
         r"""Initialize from the features of the actions, $\theta$, and the standard deviation $\sigma$ of the noise."""
+        inputs, theta = as_known_real("inputs", inputs), as_known_real("theta", theta)
         if inputs.ndim != 2 or inputs.size == 0:
             raise ValueError(f"`inputs` must have shape (actions, features) and not be empty; got {inputs.shape}.")
         if theta.shape != inputs.shape[1:]:
@@ -85,8 +99,10 @@ class NeuralBandit(AbstractBandit):
     inputs: Float[Array, "actions features"]
     model: GenerativeModel
 
-    def __init__(self, inputs: Float[Array, "actions features"], model: GenerativeModel):
+    def __init__(self, inputs: Float[ArrayLike, "actions features"], model: GenerativeModel):
         """Initialize from the features of the actions and the true model, which must have two classes."""
+        inputs = as_known_real("inputs", inputs)
+        check_function("model", model)
         if inputs.ndim != 2 or inputs.size == 0:
             raise ValueError(f"`inputs` must have shape (actions, features) and not be empty; got {inputs.shape}.")
         classes = jax.eval_shape(model, inputs[0]).shape[0]

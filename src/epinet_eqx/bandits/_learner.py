@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from .._checks import (
     Scalar,
     any_traced,
+    as_number,
     as_real_array,
     check_finite,
     check_key,
@@ -20,7 +21,7 @@ from .._checks import (
 )
 from .._keys import named_keys
 from .._xla import jit_unoptimized
-from ._agent import AbstractBanditAgent
+from ._agent import AbstractBanditAgent, check_agent
 from ._rules import draw_action
 
 
@@ -70,6 +71,7 @@ class OnlineLearner(eqx.Module):
             capacity: number of latest observations to keep; fewer if the agent says so.
             key: random key of the initial ENN and of all updates.
         """
+        check_agent(agent)
         check_positive("capacity", capacity)
         num_examples("candidates", candidates)
         shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), candidates)
@@ -103,8 +105,9 @@ class OnlineLearner(eqx.Module):
             x: features of the candidate that was chosen.
             reward: what it earned.
         """
-        reward = jnp.asarray(reward, dtype=float)
-        check_shape("reward", reward, ())
+        if hasattr(reward, "shape"):
+            check_shape("reward", reward, ())
+        reward = as_number("reward", reward)
         if any_traced((self, x, reward)):
             return _observe(self, x, reward)
         return _observe_compiled(self, _as_features("x", x), self.agent.check_rewards(reward))

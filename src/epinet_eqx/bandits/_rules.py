@@ -8,7 +8,16 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .._checks import Scalar, as_real_array, check_finite, check_positive, check_share, is_traced
+from .._checks import (
+    Scalar,
+    as_known_real,
+    as_real_array,
+    check_finite,
+    check_key,
+    check_positive,
+    check_share,
+    is_traced,
+)
 
 
 def share_best(values: Float[Array, "*batch actions"]) -> Float[Array, "*batch actions"]:
@@ -44,10 +53,11 @@ class AbstractRule(eqx.Module):
             rewards: expected reward of each action at sampled indices.
             key: random key of the choice.
         """
+        check_key("key", key)
+        if not is_traced(rewards):
+            rewards = check_finite("rewards", as_known_real("rewards", rewards))
         if rewards.ndim != 2 or rewards.size == 0:
             raise ValueError(f"`rewards` must have shape (samples, actions) and not be empty; got {rewards.shape}.")
-        if not is_traced(rewards):
-            check_finite("rewards", rewards)
         return draw_action(self.probs(rewards), key=key)
 
 

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
-from .._checks import any_traced, check_positive
+from .._checks import any_traced, check_function, check_positive
 from .._keys import named_keys
 from .._xla import jit_for_one_run, jit_unoptimized
-from ._agent import AbstractBanditAgent
+from ._agent import AbstractBanditAgent, check_agent
 from ._bandits import AbstractBandit
 from ._learner import OnlineLearner
 
@@ -98,6 +98,9 @@ def run_bandit(
         num_steps: number of steps.
         key: random key of agent, environment and choices.
     """
+    check_agent(agent)
+    if not isinstance(environment, AbstractBandit):
+        raise ValueError(f"`environment` must be a bandit, such as `LinearBandit`; got {type(environment).__name__}.")
     check_positive("num_steps", num_steps)
     traced = any_traced((agent, environment, key))
     prepare, act = (_prepare, _act) if traced else (_prepare_compiled, _act_compiled)
@@ -160,9 +163,14 @@ def run_bandits(
         num_steps: number of steps.
         keys: one random key per run; a run depends on its own key only.
     """
+    check_agent(agent)
+    if not isinstance(environment, AbstractBandit):
+        check_function("environment", environment)
     check_positive("num_steps", num_steps)
-    if keys.ndim != 1 or keys.shape[0] == 0:
-        raise ValueError(f"`keys` must hold one key per run; got shape {keys.shape}.")
+    is_typed = isinstance(keys, Array) and jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
+    if not is_typed or keys.ndim != 1 or keys.shape[0] == 0:
+        found = f"shape {keys.shape} of {keys.dtype}" if isinstance(keys, Array) else type(keys).__name__
+        raise ValueError(f"`keys` must hold one key per run, as `jax.random.split` makes them; got {found}.")
     traced = any_traced((agent, environment, keys))
     prepare, act = (_prepare_all, _act_all) if traced else (_prepare_all_compiled, _act_all_compiled)
     own, starts, loop_keys = prepare(agent, environment, num_steps, keys)

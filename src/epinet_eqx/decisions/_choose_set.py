@@ -9,7 +9,17 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Shaped
 
-from .._checks import Scalar, as_real_array, check_available, check_finite, check_key, check_mask, require
+from .._checks import (
+    Scalar,
+    as_real_array,
+    check_available,
+    check_finite,
+    check_function,
+    check_key,
+    check_mask,
+    check_scalar,
+    require,
+)
 
 SetReward = Callable[[Shaped[Array, " candidates"], Bool[Array, " candidates"]], Float[Array, ""]]
 Summary = Callable[[Float[Array, " samples"]], Float[Array, ""]]
@@ -54,7 +64,7 @@ class Improvement(eqx.Module):
 
     def __init__(self, best: Scalar):
         """Initialize with the best outcome known so far."""
-        self.best = check_finite("best", jnp.asarray(best, dtype=float))
+        self.best = check_scalar("best", best)
 
     def __call__(self, outcomes: Shaped[Array, " candidates"], chosen: Bool[Array, " candidates"]) -> Float[Array, ""]:
         """Return the improvement."""
@@ -93,6 +103,8 @@ def set_reward(
         chosen: which candidates are in the set.
         summary: maps the rewards of all samples to a number, if not by their mean.
     """
+    check_function("reward_fn", reward_fn)
+    check_function("summary", summary)
     outcomes = _check_outcomes(outcomes)
     chosen = check_mask("chosen", chosen, outcomes.shape[1])
     rewards = jax.vmap(reward_fn, in_axes=(0, None))(outcomes, chosen)
@@ -123,6 +135,8 @@ def choose_set(
         summary: maps the rewards of all samples to a number, if not by their mean: `functools.partial(jnp.quantile,
             q=0.1)` is the reward that a set exceeds in nine samples of ten.
     """
+    check_function("reward_fn", reward_fn)
+    check_function("summary", summary)
     outcomes = _check_outcomes(outcomes)
     num_candidates = outcomes.shape[1]
     free = check_available("size", size, num_candidates, available)

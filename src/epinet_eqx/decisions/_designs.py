@@ -10,9 +10,19 @@ import jax.random as jr
 import optax
 from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray, PyTree, Shaped
 
-from .._checks import Scalar, as_real_array, check_finite, check_positive, check_scalar, check_shape, is_traced, require
+from .._checks import (
+    Scalar,
+    as_real_array,
+    check_finite,
+    check_function,
+    check_positive,
+    check_scalar,
+    check_shape,
+    is_traced,
+    require,
+)
 from .._draws import Draws, check_draws
-from .._enn import AbstractENN
+from .._enn import AbstractENN, check_enn
 from .._keys import named_keys
 from ..combinators import Prior
 from ..epinet import Epinet
@@ -71,6 +81,10 @@ class SampledFunction(eqx.Module):
             z: the index.
             value: maps an output to the value of a design; by default the only output.
         """
+        check_enn("enn", enn)
+        check_function("value", value)
+        is_key = isinstance(z, Array) and jnp.issubdtype(z.dtype, jax.dtypes.prng_key)
+        z = z if is_key else as_real_array("z", z)
         check_shape("z", z, enn.index.shape)
         self.enn = with_input_gradients(enn)
         self.z = check_finite("z", z)
@@ -105,6 +119,7 @@ class ImprovementFunction(eqx.Module):
             best: the best value known so far.
             value: maps an output to the value of a design; by default the only output.
         """
+        check_function("value", value)
         self.draws = check_draws(enn, draws)
         self.enn = with_input_gradients(enn)
         self.best = check_scalar("best", best)
@@ -219,6 +234,7 @@ def maximize(
     Returns:
         The best design seen, at least as good as the best random one.
     """
+    check_function("function", function)
     for name, size in (("num_candidates", num_candidates), ("num_starts", num_starts), ("num_steps", num_steps)):
         check_positive(name, size)
     if num_starts > num_candidates:

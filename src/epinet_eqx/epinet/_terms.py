@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from .._checks import Scalar, check_positive, check_shape, check_sizes
 from .._enn import AbstractENN, Indices
 from .._init import Initializer, glorot_uniform, truncated_normal
+from .._xla import hide_constant
 from ..combinators import AbstractWrapper, Prior
 from ..indices import GaussianIndex
 from ..networks import MLP, AbstractNetwork, ConvNet, Linear, linear_layers
@@ -106,14 +107,14 @@ class MLPEpinet(AbstractENN):
         """Return the share of the features in the first layer, its bias included."""
         check_shape("features", x.features, (self.feature_dim,))
         first = self.layers[0]
-        return first.weight[:, : self.feature_dim] @ x.features + first.bias
+        return hide_constant(first.weight, x.features)[:, : self.feature_dim] @ x.features + first.bias
 
     def heads(
         self, embedding: Float[Array, " units"], zs: Float[Array, "samples index"]
     ) -> Float[Array, "samples classes"]:
         """Return the contributions at many indices by the exact contraction."""
         check_shape("zs", zs, (zs.shape[0], self.index_dim))
-        index_share = zs @ self.layers[0].weight[:, self.feature_dim :].T
+        index_share = zs @ hide_constant(self.layers[0].weight, zs)[:, self.feature_dim :].T
         if len(self.layers) == 1:
             # No hidden layer: the features meet z in a matrix product; only the index's own share is quadratic in z.
             matrix = embedding.reshape(self.index_dim, self.num_classes)
@@ -121,10 +122,10 @@ class MLPEpinet(AbstractENN):
             return zs @ matrix + jnp.einsum("md,mdc->mc", zs, quadratic)
         units = self.activation(embedding[None, :] + index_share)
         for layer in self.layers[1:-1]:
-            units = self.activation(units @ layer.weight.T + layer.bias[None, :])
+            units = self.activation(units @ hide_constant(layer.weight, units).T + layer.bias[None, :])
         last = self.layers[-1]
-        weight = last.weight.reshape(self.index_dim, self.num_classes, -1)
-        bias = last.bias.reshape(self.index_dim, self.num_classes)
+        weight = hide_constant(last.weight, zs).reshape(self.index_dim, self.num_classes, -1)
+        bias = hide_constant(last.bias, zs).reshape(self.index_dim, self.num_classes)
         contracted = jnp.tensordot(zs, weight, axes=1)
         # Units first: mapped over inputs, the classes are then contiguous in the result, which every use of it reads
         # along (`benchmarks/bench_streaming.py`: a fifth less time).

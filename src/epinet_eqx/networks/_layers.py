@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._checks import Scalar, check_share
 from .._init import Initializer, truncated_normal
 from .._tree import Frozen
-from .._xla import jit_constructor
+from .._xla import hide_constant, jit_constructor
 
 # XLA calls the fast convolution of a CPU only if images have their channels last and kernels are (height, width, in,
 # out). It converts other forms, but not inside a compiled loop, where they, and above all the usual derivatives, are
@@ -197,7 +197,7 @@ class Linear(eqx.Module):
 
     def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
         """Return `W x + b`."""
-        return self.weight @ x + self.bias
+        return hide_constant(self.weight, x) @ x + self.bias
 
 
 @jit_constructor

@@ -17,7 +17,7 @@ from .._examples import check_examples
 from .._labels import read_labels
 from .._tree import unwrap
 from ..metrics import Estimate
-from ._head import PitmanYor
+from ._head import PitmanYor, check_head
 from ._losses import anchor_loss
 from ._parts import ConstantAlpha, LogisticAlpha
 from ._reach import check_length_scales, choose_length_scale
@@ -298,6 +298,7 @@ def calibrate(
         batch_size: how many examples the base is run on at a time.
         key: random key; needed where `y` holds probabilities.
     """
+    check_head(enn)
     check_positive("tau", tau)
     check_positive("batch_size", batch_size)
     penalty = check_scalar("l2", l2, minimum=0.0)

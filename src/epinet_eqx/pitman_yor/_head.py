@@ -5,10 +5,9 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree
 
-from .._checks import check_finite, check_positive, check_scalar, check_shape, num_examples
+from .._checks import as_real_array, check_finite, check_positive, check_scalar, check_shape, num_examples
 from .._draws import map_batches
 from .._enn import AbstractENN
 from .._tree import Frozen, unwrap
@@ -114,6 +113,12 @@ class PitmanYor(AbstractENN):
         return enn
 
 
+def check_head(enn: Any) -> None:
+    """Raise unless `enn` is a Pitman-Yor head, whose predictions are known exactly."""
+    if not isinstance(enn, PitmanYor):
+        raise ValueError(f"`enn` must be a head that `pitman_yor.attach` returns; got {type(enn).__name__}.")
+
+
 # Examples that the base is run on at a time: hundreds of photographs in a ResNet are gigabytes.
 _BATCH_SIZE = 64
 
@@ -161,7 +166,7 @@ def attach(
     """
     network = as_network(base, features, params)
     length = num_examples("examples", examples)
-    examples = check_finite("examples", jax.tree.map(jnp.asarray, examples))
+    examples = check_finite("examples", jax.tree.map(lambda leaf: as_real_array("examples", leaf), examples))
     trace_base(network, jax.tree.map(lambda leaf: leaf[0], examples))
     logits, found = _run_base(network, examples, length)
     for name, value in (("logits", logits), ("features", found)):

@@ -13,7 +13,7 @@ from .._draws import map_batches
 from .._examples import check_examples, check_targets
 from .._likelihoods import CATEGORICAL
 from ..metrics import Estimate, LogLosses
-from ._head import PitmanYor
+from ._head import PitmanYor, check_head
 from ._urn import check_alpha, repeat_log_probs
 
 # Numbers that are held at a time while the clusters of a batch are summed over.
@@ -79,7 +79,7 @@ def logits_log_losses(
     if shares.ndim and shares.shape != labels.shape:
         raise ValueError(f"`alpha` must be a number or one per example, {labels.shape[0]}; got shape {shares.shape}.")
     labels = CATEGORICAL.check_targets(labels, outputs.shape[1])
-    divisor = check_scalar("temperature", jnp.asarray(temperature, dtype=outputs.dtype), minimum=1e-6)
+    divisor = check_scalar("temperature", temperature, minimum=1e-6, dtype=outputs.dtype)
     marginal, wrong, joint = _values(outputs, labels, shares, divisor, tau)
     return LogLosses(
         Estimate(marginal, math.inf, 1, True), Estimate(joint, math.inf, tau, True), Estimate(wrong, math.inf, 1, True)
@@ -106,6 +106,7 @@ def tempered_outputs(
         batch_size: how many examples are computed at a time.
     """
     check_positive("batch_size", batch_size)
+    check_head(enn)
     examples = check_examples(enn, "x", x)
     logits, alpha = _run_enn(enn, examples.x, examples.length, batch_size)
     return check_finite("logits", logits), alpha
@@ -131,6 +132,7 @@ def log_losses(
         tau: number of labels that are predicted jointly.
         batch_size: how many examples are computed at a time.
     """
+    check_head(enn)
     examples = check_examples(enn, "x", x)
     y = check_targets(CATEGORICAL, y, examples)
     logits, alpha = tempered_outputs(enn, x, batch_size=batch_size)

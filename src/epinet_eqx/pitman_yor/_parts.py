@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._checks import check_finite, check_positive, check_scalar, check_shape
+from .._checks import as_known_real, check_finite, check_key, check_positive, check_scalar, check_shape
 from .._tree import Frozen, unwrap
 from ._urn import MIN_ALPHA, check_alpha
 
@@ -29,6 +29,7 @@ class ConstantAlpha(AbstractAlpha):
     def __init__(self, value: float | Float[Array, ""]):
         """Initialize with the number, an array so that sweeping it compiles once."""
         self.value = check_alpha(value)
+        check_shape("alpha", self.value, ())
 
     def __call__(self, standardized: Float[Array, " features"]) -> Float[Array, ""]:
         """Return the number, clipped to its range in case training moved it out."""
@@ -43,8 +44,10 @@ class LogisticAlpha(AbstractAlpha):
 
     def __init__(self, weight: Float[Array, " features"], bias: float | Float[Array, ""]):
         """Initialize with a weight for each feature and the bias."""
-        self.weight = check_finite("weight", weight)
-        self.bias = check_finite("bias", jnp.asarray(bias, dtype=float))
+        self.weight = check_finite("weight", as_known_real("weight", weight))
+        if self.weight.ndim != 1:
+            raise ValueError(f"`weight` must hold one number per feature; got shape {self.weight.shape}.")
+        self.bias = check_scalar("bias", bias)
 
     def __call__(self, standardized: Float[Array, " features"]) -> Float[Array, ""]:
         """Return `alpha` at one input."""
@@ -89,6 +92,10 @@ class FourierField(eqx.Module):
             key: random key of the frequencies.
         """
         check_positive("num_frequencies", num_frequencies)
+        check_key("key", key)
+        features = as_known_real("features", features)
+        if features.ndim != 2:
+            raise ValueError(f"`features` must have one row per input; got shape {features.shape}.")
         if features.shape[0] < 2:
             raise ValueError(
                 f"`examples` must hold at least 2 inputs, to standardize features by; got {features.shape[0]}."

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, ArrayLike, Float
 from numpy.polynomial import Chebyshev
 
+from .._checks import as_known_real
 from ._urn import MIN_ALPHA, check_alpha
 
 # A Gaussian exceeds this with a probability of 1e-15.
@@ -134,7 +135,7 @@ def _quantile(alpha: Float[Array, ""], g: Float[Array, "*batch"]) -> Float[Array
     return series_noise(noise_series(alpha), g)
 
 
-def log_stable_quantile(alpha: float | Float[Array, ""], g: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+def log_stable_quantile(alpha: float | Float[Array, ""], g: Float[ArrayLike, "*batch"]) -> Float[Array, "*batch"]:
     r"""Return $\log S$ with $E\, e^{-tS} = e^{-t^\alpha}$ for standard normal `g`: the quantile at $\Phi(g)$.
 
     The noise of the sampled head: `log_stable` in distribution, from one variable.
@@ -143,4 +144,4 @@ def log_stable_quantile(alpha: float | Float[Array, ""], g: Float[Array, "*batch
         alpha: in [0.001, 1].
         g: Gaussian variables; beyond 8 deviations they count as 8.
     """
-    return _quantile(check_alpha(alpha), g)
+    return _quantile(check_alpha(alpha), as_known_real("g", g))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from .._checks import check_finite
+from .._checks import as_real_array, check_finite
 from .._counts import count_log_probs
 from .._draws import Draws, check_draws, check_result, map_batches, outputs_at
 from ..metrics import Estimate, near_pairs
@@ -41,7 +41,7 @@ def _pair_losses(
 
 def check_length_scales(values: Sequence[float]) -> Float[Array, " candidates"]:
     """Return candidates, which must be positive."""
-    candidates = check_finite("length_scales", jnp.asarray(values, dtype=float))
+    candidates = check_finite("length_scales", as_real_array("length_scales", values).astype(float))
     if candidates.ndim != 1 or candidates.size == 0 or bool(jnp.any(candidates <= 0)):
         raise ValueError(f"`length_scales` must be a vector of positive numbers; got {candidates}.")
     return candidates

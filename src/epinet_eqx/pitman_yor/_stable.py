@@ -2,7 +2,10 @@ r"""Positive $\alpha$-stable noise by Kanter's formula, from two Gaussian variab
 
 import jax.numpy as jnp
 from jax.scipy.special import erfc
-from jaxtyping import Array, Float
+from jaxtyping import Array, ArrayLike, Float
+
+from .._checks import as_known_real
+from ._urn import known_alpha
 
 # A Gaussian exceeds this with a probability below 1e-23; single precision holds that, and the gradients there.
 _MAX_DEVIATION = 10.0
@@ -25,7 +28,7 @@ def _log_sinc(angle: Float[Array, "..."], rest: Float[Array, "..."]) -> Float[Ar
 
 
 def log_stable(
-    alpha: Float[Array, ""], g1: Float[Array, "*batch"], g2: Float[Array, "*batch"]
+    alpha: float | Float[Array, ""], g1: Float[ArrayLike, "*batch"], g2: Float[ArrayLike, "*batch"]
 ) -> Float[Array, "*batch"]:
     r"""Return $\log S$ with $E\, e^{-tS} = e^{-t^\alpha}$ for independent standard normal `g1` and `g2`.
 
@@ -41,6 +44,9 @@ def log_stable(
         g1: Gaussian variables; beyond 10 deviations they count as 10.
         g2: likewise.
     """
+    alpha, g1, g2 = known_alpha(alpha), as_known_real("g1", g1), as_known_real("g2", g2)
+    if g1.shape != g2.shape and () not in (g1.shape, g2.shape):
+        raise ValueError(f"`g2` must have the shape of `g1`, {g1.shape}; got {g2.shape}.")
     small = _tail(g1)
     angle = jnp.pi * jnp.where(g1 > 0, 1 - small, small)
     rest = jnp.pi * jnp.where(g1 > 0, small, 1 - small)

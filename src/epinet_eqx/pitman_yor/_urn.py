@@ -13,23 +13,40 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, ArrayLike, Float, Int
 
-from .._checks import as_real_array, check_finite, check_positive, is_traced, refuse_nan, require
+from .._checks import as_known_real, as_real_array, check_finite, check_shape, is_traced, on_host, require
+from .._counts import MAX_LABELS, check_num_labels
 
 MIN_ALPHA = 1e-3
 """The smallest `alpha` that is accepted: below it every quantity is its limit at 0, to rounding."""
 
+# By how much the logarithm of a probability may exceed 0.
+_ROUNDING = 1e-5
 # Finite stand-in for -inf: no difference of two of them is NaN, and neither is a gradient.
 _IMPOSSIBLE = -1e30
 
 
 def check_alpha(alpha: float | Float[Array, "*batch"]) -> Float[Array, "*batch"]:
     """Return `alpha` as an array, which must lie in the range in which everything is finite."""
-    value = jnp.asarray(alpha, dtype=float)
-    outside = ~jnp.all((value >= MIN_ALPHA) & (value <= 1))
-    found = "" if is_traced(outside) else f"; got {float(jnp.min(value)):g}"
+    value = alpha if is_traced(alpha) else as_real_array("alpha", alpha)
+    if value.dtype == bool:
+        raise ValueError(f"`alpha` must be a number; got {alpha!r}.")
+    value = value.astype(float)
+    number = on_host(value)
+    outside = ~((number >= MIN_ALPHA) & (number <= 1)).all()
+    found = "" if is_traced(outside) or value.size == 0 else f"; got {float(number.min()):g}"
     if not is_traced(outside) and value.size > 1:
-        found = f"; got values from {float(jnp.min(value)):g} to {float(jnp.max(value)):g}"
+        found = f"; got values from {float(number.min()):g} to {float(number.max()):g}"
     return require(value, outside, f"`alpha` must be at least {MIN_ALPHA:g} and at most 1{found}.")
+
+
+def known_alpha(alpha: float | Float[Array, ""]) -> Float[Array, ""]:
+    """Return one `alpha` as an array, checked unless it is traced: for functions that compiled programs call."""
+    if not is_traced(alpha):
+        is_own = isinstance(alpha, Array) and jnp.issubdtype(alpha.dtype, jnp.floating)
+        checked = check_alpha(alpha)
+        alpha = checked.astype(alpha.dtype) if is_own else checked
+    check_shape("alpha", alpha, ())
+    return alpha
 
 
 def _log(x: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -38,7 +55,7 @@ def _log(x: Float[Array, "..."]) -> Float[Array, "..."]:
     return jnp.where(positive, jnp.log(jnp.where(positive, x, 1.0)), _IMPOSSIBLE)
 
 
-def log_num_clusters(alpha: Float[Array, ""], max_count: int) -> Float[Array, "counts clusters"]:
+def log_num_clusters(alpha: float | Float[Array, ""], max_count: int) -> Float[Array, "counts clusters"]:
     r"""Return the log-probability that $n$ labels at one input are in $t$ clusters, entry `[n, t]`, up to `max_count`.
 
     $G(n + 1, t) = (1 - \alpha t / n)\, G(n, t) + \alpha (t - 1) / n\; G(n, t - 1)$. All terms are probabilities, so the
@@ -48,7 +65,8 @@ def log_num_clusters(alpha: Float[Array, ""], max_count: int) -> Float[Array, "c
         alpha: the discount, in [0.001, 1]; derivatives are finite, also at 1.
         max_count: largest number of labels; static.
     """
-    check_positive("max_count", max_count)
+    check_num_labels("max_count", max_count)
+    alpha = known_alpha(alpha)
     clusters = jnp.arange(max_count + 1, dtype=alpha.dtype)
 
     def step(row: Float[Array, " clusters"], count: Float[Array, ""]) -> tuple[Array, Array]:
@@ -84,7 +102,9 @@ def log_stirling(alpha: float | Float[Array, ""], max_count: int) -> Float[Array
     return jnp.where(log_probs > _IMPOSSIBLE / 2, result, -jnp.inf)
 
 
-def repeat_log_probs(log_w: Float[Array, ""], alpha: Float[Array, ""], max_count: int) -> Float[Array, " counts"]:
+def repeat_log_probs(
+    log_w: float | Float[Array, ""], alpha: float | Float[Array, ""], max_count: int
+) -> Float[Array, " counts"]:
     r"""Return the log-probability that $n$ labels at one input are all of one class, for $n$ from 0 to `max_count`.
 
     $E\, p_c^n = E\, w_c^T$ with $T$ the number of clusters. Mapped over inputs with one `alpha`, the distribution of
@@ -95,13 +115,30 @@ def repeat_log_probs(log_w: Float[Array, ""], alpha: Float[Array, ""], max_count
         alpha: the discount, in [0.001, 1].
         max_count: largest number of labels; static.
     """
-    refuse_nan("log_w", log_w)
+    check_num_labels("max_count", max_count)
+    log_w = as_known_real("log_w", log_w, ())
+    if not is_traced(log_w) and float(log_w) > _ROUNDING:
+        raise ValueError(f"`log_w` must be a log-probability, at most 0; got {float(log_w):g}.")
     clusters = jnp.arange(max_count + 1, dtype=log_w.dtype)
     return jax.nn.logsumexp(log_num_clusters(alpha, max_count) + (clusters * log_w)[None, :], axis=1)
 
 
+def _as_counts(counts: ArrayLike) -> Int[Array, "..."]:
+    """Return known counts as an array of integers, none of which is negative."""
+    found = as_real_array("counts", counts)
+    if not jnp.issubdtype(found.dtype, jnp.integer):
+        raise ValueError(f"`counts` must hold integers; got {found.dtype}.")
+    known = on_host(found)
+    if known.size and known.min() < 0:
+        raise ValueError(f"`counts` must not be negative; got {int(known.min())}.")
+    return found
+
+
 def counts_log_prob(
-    logits: Float[Array, " classes"], counts: Int[Array, " classes"], alpha: Float[Array, ""], max_count: int
+    logits: Float[ArrayLike, " classes"],
+    counts: Int[ArrayLike, " classes"],
+    alpha: float | Float[Array, ""],
+    max_count: int,
 ) -> Float[Array, ""]:
     r"""Return the log-probability of labels at one input, in any given order, of which `counts[c]` are of class c.
 
@@ -114,6 +151,15 @@ def counts_log_prob(
         alpha: the discount, in [0.001, 1].
         max_count: at least the number of all labels; static.
     """
+    check_num_labels("max_count", max_count)
+    logits, alpha = as_known_real("logits", logits), known_alpha(alpha)
+    counts = counts if is_traced(counts) else _as_counts(counts)
+    if logits.ndim != 1 or logits.shape != counts.shape:
+        raise ValueError(
+            f"`counts` must hold one number per class, like `logits` of shape {logits.shape}; got shape {counts.shape}."
+        )
+    if not is_traced(counts) and (total := int(on_host(counts).sum())) > max_count:
+        raise ValueError(f"`max_count` must be at least the number of labels, {total}; got {max_count}.")
     table = log_num_clusters(alpha, max_count)
     clusters = jnp.arange(max_count + 1)
     numbers = clusters.astype(logits.dtype)
@@ -167,17 +213,15 @@ def joint_log_prob(
     logits, alpha = as_real_array("logits", logits), check_alpha(alpha)
     if is_traced(counts):
         raise ValueError("`counts` must be known when the program is compiled; use `counts_log_prob` inside of one.")
-    counts = as_real_array("counts", counts)
+    counts = _as_counts(counts)
     if logits.ndim != 2 or logits.shape != counts.shape:
         raise ValueError(
             f"`counts` must have the shape (anchors, classes) of `logits`, {logits.shape}; got {counts.shape}."
         )
     if alpha.ndim and alpha.shape != logits.shape[:1]:
         raise ValueError(f"`alpha` must be a number or one per anchor, {logits.shape[0]}; got shape {alpha.shape}.")
-    if not jnp.issubdtype(counts.dtype, jnp.integer):
-        raise ValueError(f"`counts` must hold integers; got {counts.dtype}.")
-    known = np.asarray(counts)
-    if known.size and known.min() < 0:
-        raise ValueError(f"`counts` must not be negative; got {known.min()}.")
-    max_count = max(1, int(known.sum(axis=1).max(initial=0)))
+    # NumPy adds 32 bits up in 64.
+    max_count = max(1, int(np.asarray(counts).sum(axis=1).max(initial=0)))
+    if max_count > MAX_LABELS:
+        raise ValueError(f"`counts` must hold at most {MAX_LABELS} labels of an input; got {max_count}.")
     return _joint_log_prob(check_finite("logits", logits), counts, alpha, max_count)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from .._checks import Scalar, as_real_array, check_finite, check_labels, check_positive
+from .._checks import Scalar, as_real_array, check_finite, check_labels, check_positive, check_scalar, is_traced
 from .._keys import named_keys
 from .._xla import jit_for_one_run
 from ..losses import Batch
@@ -103,6 +103,9 @@ class GenerativeModel(eqx.Module):
         network = MLP(input_dim, num_classes, _HIDDEN, feature_layers=(), key=network_key)
         bias = jr.normal(bias_key, (_HIDDEN[0],)) / math.sqrt(input_dim)
         self.network = eqx.tree_at(lambda mlp: mlp.layers[0].bias, network, bias)
+        # Problems are drawn in compiled programs, which are not to grow by checks.
+        if not is_traced(temperature):
+            check_scalar("temperature", temperature, minimum=1e-6)
         self.temperature = jnp.asarray(temperature, dtype=float)
 
     def __call__(self, x: Float[Array, " features"]) -> Float[Array, " classes"]:

@@ -231,7 +231,7 @@ class Checkpoints:
         if verified != chosen and (damage := stored.damage()):
             raise damage
         if not stored.has_checksums and jax.process_index() == 0:
-            message = f"The checkpoint {str(stored.folder)!r} is of an older version and has no checksums to verify."
+            message = f"The checkpoint {str(stored.folder)!r} is of an older version and has no checksums of this one."
             warnings.warn(message, UserWarning, stacklevel=2)
         stored.check_arrays(like)
         if data is not None and not allow_changes:

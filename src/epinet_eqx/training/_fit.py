@@ -12,7 +12,7 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Shaped
 
-from .._checks import check_key, num_examples
+from .._checks import check_function, check_key, check_positive, num_examples
 from .._files import StrPath
 from .._keys import named_keys
 from .._xla import jit_for_one_run
@@ -29,7 +29,7 @@ from ._objectives import AbstractObjective, EpistemicObjective, network_as_enn
 from ._optimizer import ByContent
 from ._processes import StopRequest, report_lost_process
 from ._result import FitResult
-from ._state import TrainState, as_state
+from ._state import TrainState, as_state, check_optimizer
 from ._step import Draws, draw_steps, make_train_step, train_drawn
 from ._streams import DataIterator, MemoryIterator, as_batch, as_stream, check_data, padded
 
@@ -261,6 +261,10 @@ def fit(
         CheckpointError: a checkpoint could not be written or read; earlier ones are intact.
     """
     check_key("key", key)
+    for name, value in (("log_every", log_every), ("block_size", block_size), ("capacity", capacity)):
+        if value is not None or name != "capacity":
+            check_positive(name, value)
+    check_function("sampling", sampling)
     train_key, validation_key = named_keys(key, "train", "validation")
     stream, callbacks = as_stream(data), check_callbacks(callbacks)
     if isinstance(checkpoints, str | os.PathLike):
@@ -361,6 +365,14 @@ def train(
         TrainingInterrupted: SIGTERM or Ctrl-C; a `KeyboardInterrupt` that has the state.
         ProcessLostError: another process of the run died; see `initialize`.
     """
+    if not isinstance(state, TrainState):
+        raise ValueError(f"`state` must be one, as `init_state` returns it; got {type(state).__name__}.")
+    if not callable(objective) or isinstance(objective, AbstractLoss):
+        raise ValueError(
+            f"`objective` must be one, such as `EpistemicObjective(loss)`; got {type(objective).__name__}."
+        )
+    check_optimizer(optimizer)
+    check_positive("log_every", log_every)
     if validation is None and eval_every is not None:
         raise ValueError(f"`eval_every` must be left out without `validation`; got {eval_every}.")
     stream = as_stream(data)

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, Shaped
 
-from .._checks import Scalar, as_real_array, check_finite, check_positive, check_scalar, num_examples
+from .._checks import Scalar, as_real_array, check_finite, check_function, check_positive, check_scalar, num_examples
 from .._enn import AbstractENN
 from .._keys import named_keys
 from .._xla import jit_for_one_run
@@ -269,6 +269,7 @@ def fit_ensemble(
         NonFiniteLossError: some particles stopped, and there is no ensemble; its state has the others trained.
         TrainingInterrupted: as in `fit`.
     """
+    check_function("make_particle", make_particle)
     check_positive("num_particles", num_particles)
     scale = check_scalar("prior_scale", prior_scale, minimum=0.0)
     particle_key, prior_key, train_key = named_keys(key, "particles", "priors", "train")

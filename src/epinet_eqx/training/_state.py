@@ -5,6 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
@@ -71,6 +72,12 @@ def _init_optimizer(params: PyTree, optimizer: ByContent) -> PyTree:
     return optimizer.value.init(params)
 
 
+def check_optimizer(optimizer: Any) -> None:
+    """Raise unless `optimizer` has the two functions of an optimizer."""
+    if isinstance(optimizer, type) or not (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
+        raise ValueError(f"`optimizer` must be one of optax, such as `optax.adam(1e-3)`; got {optimizer!r}.")
+
+
 def init_state(
     model: PyTree,
     optimizer: optax.GradientTransformation,
@@ -91,6 +98,7 @@ def init_state(
             `trainable_mask(model)`. Start from that and switch parts off with `eqx.tree_at`.
         key: random key of the whole training.
     """
+    check_optimizer(optimizer)
     default = trainable_mask(model)
     chosen: Any = default if mask is None else mask
     _check_mask(chosen, default)
@@ -128,5 +136,6 @@ def update_ema(ema: Any, new: Any, decay: float, step: Int[Array, ""]) -> Any:
 
 def check_decay(decay: float | None) -> None:
     """Raise unless `decay` is in [0, 1), or None."""
-    if decay is not None and not 0 <= decay < 1:
-        raise ValueError(f"`ema_decay` must be at least 0 and less than 1, or None; got {decay}.")
+    is_number = isinstance(decay, int | float | np.number) and not isinstance(decay, bool)
+    if decay is not None and not (is_number and 0 <= decay < 1):
+        raise ValueError(f"`ema_decay` must be at least 0 and less than 1, or None; got {decay!r}.")

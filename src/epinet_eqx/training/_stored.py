@@ -110,7 +110,7 @@ def write_arrays(folder: pathlib.Path, state: TrainState) -> None:
 
 def write_summary(folder: pathlib.Path, summary: dict[str, Any]) -> None:
     """Write the summary with the checksums of the arrays, which must have been written."""
-    (folder / _SUMMARY).write_text(json.dumps(seal({**summary, "files": checksums_of(folder / _ARRAYS)})))
+    (folder / _SUMMARY).write_text(json.dumps(seal({**summary, "sums": checksums_of(folder / _ARRAYS)})))
 
 
 class Stored:
@@ -144,15 +144,15 @@ class Stored:
 
     @property
     def has_checksums(self) -> bool:
-        """Whether the arrays can be verified; those of older versions cannot."""
-        return "files" in self.summary
+        """Whether the arrays can be verified; those of older versions have none, or other ones."""
+        return "sums" in self.summary
 
     def damage(self) -> CheckpointError | None:
         """Return an error if a file of the arrays differs from its checksum, else None. All processes must call it.
 
         Each process reads its share of the files, and all of them learn what one has found.
         """
-        files = sorted(self.summary.get("files", {}).items())
+        files = sorted(self.summary.get("sums", {}).items())
         found = []
         for name, checksum in files[jax.process_index() :: jax.process_count()]:
             try:

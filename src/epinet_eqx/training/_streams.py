@@ -141,6 +141,9 @@ def as_batch(name: str, data: Any) -> Batch:
     if isinstance(data, Batch):
         return data
     if isinstance(data, tuple) and len(data) == 2:
+        for part, values in zip("xy", data, strict=True):
+            if values is None:
+                raise ValueError(f"`{name}` must be a pair `(x, y)` of arrays; got None as `{part}`.")
         return Batch.of(*data)
     raise ValueError(f"`{name}` must be a `Batch` or a pair `(x, y)`; got {type(data).__name__}.")
 

@@ -11,7 +11,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, PyTree, Shaped
 
-from .._checks import check_positive
+from .._checks import check_function, check_positive
 from .._counts import average_cases, dyadic_cases, weigh_counts
 from .._draws import Draws, LogSum, check_draws, check_result, choose_batch_size, map_batches, outputs_at
 from .._enn import AbstractENN
@@ -21,7 +21,7 @@ from .._labels import read_labels
 from ..combinators import Tempered
 from ..metrics import Estimate
 from ..pitman_yor import PitmanYor
-from ._tune import stack_candidates
+from ._tune import check_increase, stack_candidates
 
 # Pairs of inputs that each fitted number needs.
 _PAIRS_PER_PARAMETER = 20
@@ -276,8 +276,9 @@ def calibrate(
             "`enn` must not be a Pitman-Yor head, whose marginals a temperature of its outputs would change; "
             "use `pitman_yor.calibrate`."
         )
-    if not max_marginal_loss_increase >= 0:
-        raise ValueError(f"`max_marginal_loss_increase` must be at least 0; got {max_marginal_loss_increase}.")
+    max_marginal_loss_increase = check_increase(max_marginal_loss_increase, finite=False)
+    if with_scale is not None:
+        check_function("with_scale", with_scale)
     label_key, resample_key = named_keys(key, "labels", "resamples")
     draws = check_draws(enn, draws)
     data = _read(enn, x, y, draws, tau, 1 if with_scale is None else 2, label_key)

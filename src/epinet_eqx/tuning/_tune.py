@@ -1,15 +1,17 @@
 """Choose a temperature, a prior scale or any other parameter by its held-out log-loss."""
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PyTree, Shaped
 
-from .._checks import check_positive, num_examples
+from .._checks import as_real_array, check_function, check_positive, num_examples
 from .._counts import dyadic_cases
 from .._draws import Draws, check_result
 from .._enn import AbstractENN
@@ -35,6 +37,15 @@ class Tuned(eqx.Module):
     index: Int[Array, ""]
     marginal: Estimate
     allowed: Bool[Array, " candidates"]
+
+
+def check_increase(value: float, *, finite: bool) -> float:
+    """Return the argument `max_marginal_loss_increase`; an infinite one leaves marginals free."""
+    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not is_number or not value >= 0 or (value > sys.float_info.max and (finite or value != math.inf)):
+        bound = "finite and at least 0" if finite else "at least 0"
+        raise ValueError(f"`max_marginal_loss_increase` must be {bound}; got {value!r}.")
+    return float(value)
 
 
 def stack_candidates(name: str, enns: list[AbstractENN]) -> tuple[AbstractENN, AbstractENN]:
@@ -119,12 +130,11 @@ def tune(
     check_positive("tau", tau)
     if metric not in ("joint", "marginal"):
         raise ValueError(f'`metric` must be "joint" or "marginal"; got {metric!r}.')
-    if max_marginal_loss_increase is not None and not 0 <= max_marginal_loss_increase < math.inf:
-        raise ValueError(
-            f"`max_marginal_loss_increase` must be finite and at least 0; got {max_marginal_loss_increase}."
-        )
+    check_function("build", build)
+    if max_marginal_loss_increase is not None:
+        max_marginal_loss_increase = check_increase(max_marginal_loss_increase, finite=True)
     count = num_examples("candidates", candidates)
-    candidates = jax.tree.map(jnp.asarray, candidates)
+    candidates = jax.tree.map(lambda leaf: as_real_array("candidates", leaf), candidates)
     entries = [jax.tree.map(lambda leaf, number=number: leaf[number], candidates) for number in range(count)]
     enns = [build(entry) for entry in entries]
     data = check_data(enns[0], x, y, draws, group_size=2, likelihood=likelihood)
@@ -170,7 +180,7 @@ def tune_temperature(
         max_marginal_loss_increase: by how many nats the marginal log-loss may exceed that of temperature 1.
         likelihood: how an output becomes a distribution of the label.
     """
-    candidates = jnp.asarray(temperatures, dtype=float)
+    candidates = as_real_array("temperatures", temperatures).astype(float)
     if candidates.ndim != 1 or candidates.size == 0:
         raise ValueError(f"`temperatures` must be a vector of at least one temperature; got shape {candidates.shape}.")
     return tune(
