@@ -1,12 +1,14 @@
 """An agent that learns a network and acts through a head: it learns the same, and acts by joint predictions."""
 
+import functools as ft
+
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
 
-from epinet_eqx.bandits import ActsThrough, BernoulliReward, ENNAgent, NeuralBandit, ThompsonSampling, run_bandits
+from epinet_eqx.bandits import BernoulliReward, ENNAgent, NeuralBandit, ThompsonSampling, run_bandits
 from epinet_eqx.bayes import as_enn
 from epinet_eqx.losses import CrossEntropy
 from epinet_eqx.networks import MLP
@@ -22,9 +24,9 @@ def make_network(key):
 def agents(alpha, length_scale, key, num_samples=1):
     """Return the agent alone, and acting through a head."""
     rule = ThompsonSampling(num_samples)
-    own = ENNAgent(make_network, CrossEntropy(l2=0.1), BernoulliReward(), rule, num_index_samples=None)
+    make = ft.partial(ENNAgent, make_network, CrossEntropy(l2=0.1), BernoulliReward(), rule, num_index_samples=None)
     field = FourierField(jr.normal(jr.fold_in(key, 0), (200, 2)), 50, length_scale=length_scale, key=key)
-    return own, ActsThrough(own, OnMean(field, alpha=alpha))
+    return make(), make(view=OnMean(field, alpha=alpha))
 
 
 def test_at_share_one_it_is_the_agent_itself(getkey):

@@ -21,6 +21,7 @@ from epinet_eqx.training import (
     EpistemicObjective,
     EpochBatches,
     NonFiniteLossError,
+    Steps,
     TrainingInterrupted,
     UniformBatches,
     data_mesh,
@@ -177,7 +178,7 @@ def test_non_finite_loss_names_the_step_and_keeps_the_state(streamed, getkey):
     data = eqx.tree_at(lambda data: data.y, data, data.y.at[7].set(1e25))
     options = dict(OPTIONS, sampling=EpochBatches, batch_size=1)
     (train_key,) = named_keys(key, "train")
-    order = np.ravel(EpochBatches(1).ids(12, None, jnp.array(0), 12, key=train_key))
+    order = np.ravel(EpochBatches(1).ids(Steps(12, None, jnp.array(0), 12), key=train_key))
     step = 7 if streamed else int(np.flatnonzero(order == 7)[0])
     good = None
     if step > 0:

@@ -11,8 +11,8 @@ from epinet_eqx.indices import (
     GaussianWithUnitIndex,
     ParticleIndex,
     ScaledGaussianIndex,
-    unit_vector,
 )
+from epinet_eqx.indices._vectors import unit_vector
 
 pytestmark = pytest.mark.once
 

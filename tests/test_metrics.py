@@ -178,6 +178,35 @@ def test_losses_of_stacked_networks_inside_a_program(getkey):
         losses(tables.at[1, 0, 0, 0].set(jnp.nan))
 
 
+def extreme_outputs(getkey):
+    """Return outputs of three particles at four inputs of five classes, far from zero and with impossible classes."""
+    outputs = 3 * np.asarray(jr.normal(getkey(), (3, 4, 5)))
+    outputs[0] += np.array([1e4, -1e4, 0.0, 1e4])[:, None]
+    outputs[1, :, 0] += [1e4, -1e4, 120.0, -120.0]
+    outputs[2, :, 4] = -np.inf
+    return outputs.astype(np.float32)
+
+
+@pytest.mark.parametrize("chunk_size", [1, 2, 16])
+def test_losses_of_extreme_outputs_are_those_of_double_precision(chunk_size, getkey):
+    outputs = extreme_outputs(getkey)
+    wide = outputs.astype(np.float64)
+    log_p = wide - np.logaddexp.reduce(wide, axis=2, keepdims=True)
+    own = log_p[:, np.arange(4), Y].reshape(3, 2, 2)
+    counts, weights = (np.asarray(part, np.float64) for part in dyadic_cases(10))
+    joint = np.logaddexp.reduce(np.einsum("mga,ca->mgc", own, counts)) - np.log(3)
+    marginal = np.logaddexp.reduce(own).ravel() - np.log(3)
+    table = Table(outputs)
+    found = log_losses(table, X, Y, epi.Draws.all(table.index, chunk_size=chunk_size))
+    np.testing.assert_allclose(found.marginal.values, -marginal, rtol=2e-6, atol=1e-6)
+    np.testing.assert_allclose(found.joint.values, -joint @ weights, rtol=2e-6, atol=1e-6)
+    wrong = np.argmax(np.exp(log_p).mean(axis=0), axis=1) != Y
+    np.testing.assert_array_equal(found.error.values, wrong)
+    # The label of no chance costs infinity, and is no error of the network.
+    impossible = log_losses(Table(outputs[2:]), X, jnp.full(4, 4), epi.Draws.all(EVERY.index, chunk_size=chunk_size))
+    assert jnp.all(jnp.isposinf(impossible.marginal.values)) and jnp.all(jnp.isposinf(impossible.joint.values))
+
+
 def test_nan_is_an_error_and_the_core_can_count_it():
     table = Table([[[0.0, 1.0], [1.0, 0.0], [jnp.nan, 0.0], [0.0, 1.0]]])
     for function in (log_losses, dyadic_log_loss, marginal_log_loss):

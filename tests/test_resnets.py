@@ -16,7 +16,6 @@ from epinet_eqx.networks import (
     ChannelDropout,
     FixedStatistics,
     ImageConv,
-    PadShortcut,
     PostActivationBlock,
     PreActivationBlock,
     cifar_resnet,
@@ -25,6 +24,7 @@ from epinet_eqx.networks import (
     with_statistics,
 )
 from epinet_eqx.networks._layers import convolve, max_pool
+from epinet_eqx.networks._resnet import PadShortcut
 
 pytestmark = pytest.mark.once
 

@@ -13,12 +13,12 @@ from epinet_eqx.testbed import (
     Setting,
     find_setting,
     generate_problems,
-    padded_size,
     problem_keys,
     settings,
     stack_problems,
     take_member,
 )
+from epinet_eqx.testbed._stacks import padded_size
 from epinet_eqx.training import ShuffledBatches
 
 pytestmark = pytest.mark.once

@@ -17,7 +17,15 @@ from epinet_eqx.epinet import Epinet, NetworkEnsemble, Reads
 from epinet_eqx.indices import AbstractIndex, GaussianIndex, KeyIndex, ParticleIndex
 from epinet_eqx.losses import AbstractPenalty, Batch, BernoulliBootstrap, CrossEntropy, SquaredLoss, mean_loss
 from epinet_eqx.networks import MLP
-from epinet_eqx.training import EpistemicObjective, EpochBatches, UniformBatches, init_state, train_step, train_steps
+from epinet_eqx.training import (
+    EpistemicObjective,
+    EpochBatches,
+    Steps,
+    UniformBatches,
+    init_state,
+    train_step,
+    train_steps,
+)
 
 pytestmark = pytest.mark.once
 
@@ -80,7 +88,7 @@ def test_run_is_that_of_single_steps(getkey):
     data, state = make_data(getkey()), init_state(linear_epinet(getkey()), SGD, key=getkey())
     loss = SquaredLoss(l2=0.01, noise_scale=0.3, key=getkey())
     whole, losses = compiled(loss, 6, UniformBatches(5))(state, data)
-    for t, ids in enumerate(UniformBatches(5).ids(7, None, state.step, 6, key=state.key)):
+    for t, ids in enumerate(UniformBatches(5).ids(Steps(7, None, state.step, 6), key=state.key)):
         batch = jax.tree.map(lambda leaf, ids=ids: leaf[ids], data)
         state, metrics = eqx.filter_jit(train_step)(state, batch, objective_of(loss), SGD)
         assert jnp.allclose(metrics["loss"], losses[t], rtol=1e-4, atol=1e-5)
@@ -199,7 +207,7 @@ def test_states_data_and_losses_can_be_mapped(getkey):
 def test_training_stops_before_what_is_not_finite(bad, getkey):
     data, key = make_data(getkey(), size=7), getkey()
     state = init_state(linear_epinet(getkey()), SGD, key=key)
-    order = EpochBatches(1).ids(7, None, state.step, 7, key=key)
+    order = EpochBatches(1).ids(Steps(7, None, state.step, 7), key=key)
     optimizer = SGD
     if bad == "loss":
         data = eqx.tree_at(lambda data: data.y, data, data.y.at[order[3]].set(jnp.inf))
@@ -229,23 +237,23 @@ def test_optimizers_may_ask_for_the_loss(getkey):
 
 def test_uniform_batches_are_uniform(getkey):
     key, start = getkey(), jnp.array(3)
-    ids = UniformBatches(40).ids(5, None, start, 50, key=key)
+    ids = UniformBatches(40).ids(Steps(5, None, start, 50), key=key)
     assert ids.shape == (50, 40)
     frequencies = np.bincount(np.ravel(ids), minlength=5) / 2000
     assert np.allclose(frequencies, 0.2, atol=0.04)
-    later = UniformBatches(40).ids(5, None, start + 10, 4, key=key)
+    later = UniformBatches(40).ids(Steps(5, None, start + 10, 4), key=key)
     assert jnp.array_equal(later, ids[10:14])
     # A data set that was padded: the last examples are never seen.
     sizes = jnp.array([1, 3])
-    padded = jax.jit(jax.vmap(lambda size: UniformBatches(40).ids(5, size, start, 2, key=key)))(sizes)
+    padded = jax.jit(jax.vmap(lambda size: UniformBatches(40).ids(Steps(5, size, start, 2), key=key)))(sizes)
     assert jnp.array_equal(jnp.max(padded, axis=(1, 2)), sizes - 1)
-    assert UniformBatches(None).ids(5, None, start, 4, key=key) is None
+    assert UniformBatches(None).ids(Steps(5, None, start, 4), key=key) is None
 
 
 @pytest.mark.parametrize(("size", "batch_size"), [(1, 3), (5, 1), (6, 4), (5, 13), (12, 12)])
 def test_epochs_hold_every_example_once(size, batch_size, getkey):
     key, num_steps = getkey(), 3 * size
-    ids = eqx.filter_jit(lambda start, steps: EpochBatches(batch_size).ids(size, None, start, steps, key=key))
+    ids = eqx.filter_jit(lambda start, steps: EpochBatches(batch_size).ids(Steps(size, None, start, steps), key=key))
     stream = np.ravel(ids(jnp.array(0), num_steps))
     epochs = stream[: len(stream) // size * size].reshape(-1, size)
     assert np.array_equal(np.sort(epochs, axis=1), np.tile(np.arange(size), (len(epochs), 1)))
@@ -258,7 +266,7 @@ def test_epochs_hold_every_example_once(size, batch_size, getkey):
 def test_epochs_go_on_after_very_many_steps(getkey):
     # The number of examples seen is beyond 32 bits; the step is not.
     size, start = 6, 6 * 10**8
-    stream = np.ravel(EpochBatches(9).ids(size, None, jnp.array(start), 4, key=getkey()))
+    stream = np.ravel(EpochBatches(9).ids(Steps(size, None, jnp.array(start), 4), key=getkey()))
     assert np.array_equal(np.sort(stream.reshape(-1, size), axis=1), np.tile(np.arange(size), (6, 1)))
 
 
@@ -268,9 +276,9 @@ def test_bad_batches_are_refused(getkey):
         with pytest.raises(ValueError, match="`batch_size` must be a positive integer; got 0"):
             sampling(0)
     with pytest.raises(ValueError, match="`data_size` must be None unless"):
-        EpochBatches(4).ids(8, jnp.array(5), start, 1, key=key)
+        EpochBatches(4).ids(Steps(8, jnp.array(5), start, 1), key=key)
     with pytest.raises(ValueError, match=r"`batch_size` must be small enough .* for 1281167 examples; got 4096"):
-        EpochBatches(4096).ids(1281167, None, start, 1, key=key)
+        EpochBatches(4096).ids(Steps(1281167, None, start, 1), key=key)
     with pytest.raises(ValueError, match="`num_steps` must be a positive integer; got 0"):
         state = init_state(linear_epinet(getkey()), SGD, key=key)
         compiled(SquaredLoss(), 0, UniformBatches(4))(state, make_data(getkey()))

@@ -42,4 +42,3 @@ from ._rules import action_values as action_values
 from ._run import BanditRun as BanditRun
 from ._run import run_bandit as run_bandit
 from ._run import run_bandits as run_bandits
-from ._view import ActsThrough as ActsThrough

@@ -113,6 +113,10 @@ class ENNAgent(AbstractBanditAgent):
 
     Works with any ENN. The penalty of the loss is the prior: it is divided by the number of observations (or a power of
     it), because the data term is a mean over them. If an update is not finite, the ENN is kept and the agent fails.
+
+    With a `view` it acts by an ENN made of the one that it learns: a conventional network with the joint predictions of
+    a Pitman-Yor head, by `view=pitman_yor.OnMean(field)`, is trained as usual, and its head says which actions are
+    uncertain together.
     """
 
     make_enn: Callable[[PRNGKeyArray], AbstractENN]
@@ -126,6 +130,7 @@ class ENNAgent(AbstractBanditAgent):
     buffer_size: int | None = eqx.field(static=True)
     anchored: bool = eqx.field(static=True)
     prior_power: Float[Array, ""]
+    view: Callable[[AbstractENN], AbstractENN] | None
 
     def __init__(
         self,
@@ -141,6 +146,7 @@ class ENNAgent(AbstractBanditAgent):
         buffer_size: int | None = None,
         anchored: bool = False,
         prior_power: Scalar = 1.0,
+        view: Callable[[AbstractENN], AbstractENN] | None = None,
     ):
         """Initialize the agent.
 
@@ -159,6 +165,7 @@ class ENNAgent(AbstractBanditAgent):
             anchored: whether the penalty pulls toward the initial parameters instead of zero; it must be `L2`.
             prior_power: the penalty is divided by this power of the number of observations: 1 for a prior, less for a
                 penalty tuned to decay more slowly, such as that of the testbed's epinet.
+            view: makes the ENN that the agent acts by of the one that it learns; by default they are the same.
         """
         check_function("make_enn", make_enn)
         if not isinstance(reward_model, AbstractRewardModel):
@@ -184,6 +191,7 @@ class ENNAgent(AbstractBanditAgent):
         self.buffer_size = buffer_size
         self.anchored = anchored
         self.prior_power = check_scalar("prior_power", prior_power, minimum=0.0)
+        self.view = view
 
     def init(self, inputs: PyTree[Any], capacity: int, *, key: PRNGKeyArray) -> LearnerState:
         """Return the state before the first step."""
@@ -207,14 +215,15 @@ class ENNAgent(AbstractBanditAgent):
     def sample_rewards(
         self, enn: AbstractENN, inputs: PyTree[Array], *, key: PRNGKeyArray
     ) -> Float[Array, "samples actions"]:
-        """Return the expected reward of every action at sampled indices shared by all actions."""
+        """Return the expected reward of every action at sampled indices of `enn`, shared by all actions."""
         zs = enn.index.sample_many(self.rule.num_samples, key=key)
         outputs = outputs_at(enn, jax.vmap(enn.embed)(inputs), zs)
         return jax.vmap(jax.vmap(self.reward_model.expected))(outputs)
 
     def policy(self, state: LearnerState, inputs: PyTree[Array], *, key: PRNGKeyArray) -> Float[Array, " actions"]:
         """Return the rule's probability of each action."""
-        probs = self.rule.probs(self.sample_rewards(state.enn, inputs, key=key))
+        enn = state.enn if self.view is None else self.view(state.enn)
+        probs = self.rule.probs(self.sample_rewards(enn, inputs, key=key))
         return jnp.where(state.ok, probs, jnp.nan)
 
     def observe(

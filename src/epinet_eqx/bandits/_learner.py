@@ -99,12 +99,7 @@ class OnlineLearner(eqx.Module):
         return decision
 
     def observe(self, x: PyTree[Array], reward: Scalar) -> "OnlineLearner":
-        """Return the learner after one more observation.
-
-        Args:
-            x: features of the candidate that was chosen.
-            reward: what it earned.
-        """
+        """Return the learner after the candidate with features `x` was chosen and earned `reward`."""
         if hasattr(reward, "shape"):
             check_shape("reward", reward, ())
         reward = as_number("reward", reward)

@@ -91,12 +91,6 @@ def run_bandit(
 
     A pure function that loops on the device; it can be mapped or compiled into another program. For many runs at once
     see `run_bandits`. The randomness of step `t` depends on the key and `t` only.
-
-    Args:
-        agent: the agent.
-        environment: the environment.
-        num_steps: number of steps.
-        key: random key of agent, environment and choices.
     """
     check_agent(agent)
     if not isinstance(environment, AbstractBandit):

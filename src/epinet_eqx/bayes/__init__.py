@@ -20,7 +20,6 @@ from ._hypermodel import IndexedMLP as IndexedMLP
 from ._hypermodel import LinearHypermodel as LinearHypermodel
 from ._laplace import LastLayerLaplace as LastLayerLaplace
 from ._laplace import last_layer_laplace as last_layer_laplace
-from ._parameters import Skeleton as Skeleton
 from ._parameters import split_parameters as split_parameters
 from ._sgmcmc import Langevin as Langevin
 from ._sgmcmc import run_chain as run_chain

@@ -69,9 +69,5 @@ def infomax_duel(rewards: Float[Array, "samples responses"]) -> Int[Array, "2"]:
 
 
 def best_of_n(rewards: Float[Array, "samples responses"]) -> Int[Array, ""]:
-    """Return the response with the largest expected reward: what to answer once exploration is over.
-
-    Args:
-        rewards: samples of the rewards of all responses.
-    """
+    """Return the response with the largest expected reward: what to answer once exploration is over."""
     return jnp.argmax(jnp.mean(check_values(rewards, "rewards"), axis=0))

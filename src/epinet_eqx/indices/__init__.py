@@ -9,4 +9,3 @@ from ._vectors import DirichletIndex as DirichletIndex
 from ._vectors import GaussianIndex as GaussianIndex
 from ._vectors import GaussianWithUnitIndex as GaussianWithUnitIndex
 from ._vectors import ScaledGaussianIndex as ScaledGaussianIndex
-from ._vectors import unit_vector as unit_vector

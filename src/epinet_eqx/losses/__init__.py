@@ -18,5 +18,4 @@ from ._penalty import L2 as L2
 from ._penalty import AbstractPenalty as AbstractPenalty
 from ._penalty import AnchoredL2 as AnchoredL2
 from ._penalty import GaussianKL as GaussianKL
-from ._penalty import PriorShare as PriorShare
 from ._penalty import ScaleMixtureKL as ScaleMixtureKL

@@ -24,8 +24,6 @@ from ._layers import Linear as Linear
 from ._layers import linear_layers as linear_layers
 from ._pooling import last_token as last_token
 from ._pooling import masked_mean as masked_mean
-from ._resnet import AbstractBlock as AbstractBlock
-from ._resnet import PadShortcut as PadShortcut
 from ._resnet import PostActivationBlock as PostActivationBlock
 from ._resnet import PreActivationBlock as PreActivationBlock
 from ._resnet import ProjectionShortcut as ProjectionShortcut

@@ -13,8 +13,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, PyTree, Shaped
 
 from .._checks import check_finite, check_positive, check_scalar
 from .._draws import Draws, map_batches
-from .._examples import check_examples
-from .._labels import read_labels
+from .._examples import check_examples, read_labels
 from .._tree import unwrap
 from ..metrics import Estimate
 from ._head import PitmanYor, check_head

@@ -72,7 +72,7 @@ def _input(enn: AbstractENN, x: Float[Array, " features"]) -> Float[Array, " fea
 class OnMean(eqx.Module):
     """Makes the head on the mean prediction of whatever ENN it is given, of the same parts each time.
 
-    For loops in which the ENN changes: `bandits.ActsThrough`, or one program for many trained ENNs.
+    For loops in which the ENN changes: a `bandits.ENNAgent` with this `view`, or one program for many trained ENNs.
     """
 
     field: FourierField

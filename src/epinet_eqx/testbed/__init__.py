@@ -17,7 +17,6 @@ def my_agent(problem, key):
 """
 
 from ._evaluate import evaluate as evaluate
-from ._kl import LogJoint as LogJoint
 from ._kl import closed_form_kl as closed_form_kl
 from ._kl import count_nonfinite as count_nonfinite
 from ._kl import exact_kl as exact_kl
@@ -31,7 +30,6 @@ from ._setting import Setting as Setting
 from ._setting import find_setting as find_setting
 from ._setting import settings as settings
 from ._stacks import generate_problems as generate_problems
-from ._stacks import padded_size as padded_size
 from ._stacks import problem_keys as problem_keys
 from ._stacks import stack_problems as stack_problems
 from ._stacks import take_member as take_member

@@ -3,6 +3,7 @@
 from ._batches import AbstractBatches as AbstractBatches
 from ._batches import EpochBatches as EpochBatches
 from ._batches import ShuffledBatches as ShuffledBatches
+from ._batches import Steps as Steps
 from ._batches import UniformBatches as UniformBatches
 from ._callbacks import AbstractCallback as AbstractCallback
 from ._callbacks import CsvMetrics as CsvMetrics

@@ -2,6 +2,7 @@
 
 import abc
 import math
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,6 +19,22 @@ from .._xla import any_by_product
 _ROUNDS = 2
 
 
+class Steps(NamedTuple):
+    """Steps to draw examples for, and the data to draw them from.
+
+    Attributes:
+        num_examples: length of the data.
+        data_size: number of examples to draw from, if fewer than that.
+        start: the first step.
+        num_steps: number of steps.
+    """
+
+    num_examples: int
+    data_size: Int[Array, ""] | None
+    start: Int[Array, ""]
+    num_steps: int
+
+
 class AbstractBatches(eqx.Module):
     """A rule that draws the examples of each step, as a function of the key and the step only."""
 
@@ -30,46 +47,22 @@ class AbstractBatches(eqx.Module):
         self.batch_size = batch_size
 
     @abc.abstractmethod
-    def ids(
-        self,
-        num_examples: int,
-        data_size: Int[Array, ""] | None,
-        start: Int[Array, ""],
-        num_steps: int,
-        *,
-        key: PRNGKeyArray,
-    ) -> Int[Array, "steps batch"] | None:
-        """Return the positions of the examples of steps `start` to `start + num_steps - 1`, or None for all data.
-
-        Args:
-            num_examples: length of the data.
-            data_size: number of examples to draw from, if fewer than that.
-            start: the first step.
-            num_steps: number of steps.
-            key: random key of the training.
-        """
+    def ids(self, steps: Steps, *, key: PRNGKeyArray) -> Int[Array, "steps batch"] | None:
+        """Return the positions of the examples of each step, or None for all data; `key` is that of the training."""
 
 
 class UniformBatches(AbstractBatches):
     """Each example of a batch is drawn uniformly from the data, with replacement, as in Algorithm 1."""
 
-    def ids(
-        self,
-        num_examples: int,
-        data_size: Int[Array, ""] | None,
-        start: Int[Array, ""],
-        num_steps: int,
-        *,
-        key: PRNGKeyArray,
-    ) -> Int[Array, "steps batch"] | None:
+    def ids(self, steps: Steps, *, key: PRNGKeyArray) -> Int[Array, "steps batch"] | None:
         """Return the positions of the examples of some steps."""
         if self.batch_size is None:
-            _refuse_data_size(data_size)
+            _refuse_data_size(steps.data_size)
             return None
-        size, bound = self.batch_size, num_examples if data_size is None else data_size
+        size, bound = self.batch_size, steps.num_examples if steps.data_size is None else steps.data_size
         (batch_key,) = named_keys(key, "batch")
-        steps = start + jnp.arange(num_steps, dtype=start.dtype)
-        return jax.vmap(lambda step: jr.randint(jr.fold_in(batch_key, step), (size,), 0, bound))(steps)
+        numbers = steps.start + jnp.arange(steps.num_steps, dtype=steps.start.dtype)
+        return jax.vmap(lambda step: jr.randint(jr.fold_in(batch_key, step), (size,), 0, bound))(numbers)
 
 
 class EpochBatches(AbstractBatches):
@@ -78,16 +71,9 @@ class EpochBatches(AbstractBatches):
     All examples are seen equally often. Data smaller than a batch are repeated within it.
     """
 
-    def ids(
-        self,
-        num_examples: int,
-        data_size: Int[Array, ""] | None,
-        start: Int[Array, ""],
-        num_steps: int,
-        *,
-        key: PRNGKeyArray,
-    ) -> Int[Array, "steps batch"] | None:
+    def ids(self, steps: Steps, *, key: PRNGKeyArray) -> Int[Array, "steps batch"] | None:
         """Return the positions of the examples of some steps; sorts the data once per epoch that they touch."""
+        num_examples, data_size, start, num_steps = steps
         _refuse_data_size(data_size)
         if self.batch_size is None:
             return None
@@ -122,16 +108,9 @@ class ShuffledBatches(AbstractBatches):
         if self.batch_size is None:
             raise ValueError("`batch_size` must be given for shuffled batches; got None.")
 
-    def ids(
-        self,
-        num_examples: int,
-        data_size: Int[Array, ""] | None,
-        start: Int[Array, ""],
-        num_steps: int,
-        *,
-        key: PRNGKeyArray,
-    ) -> Int[Array, "steps batch"] | None:
+    def ids(self, steps: Steps, *, key: PRNGKeyArray) -> Int[Array, "steps batch"] | None:
         """Return the positions of the examples of some steps."""
+        num_examples, data_size, start, num_steps = steps
         size = jnp.asarray(num_examples if data_size is None else data_size).astype(jnp.uint32)
         (batch_key,) = named_keys(key, "batch")
         salts = jr.bits(batch_key, (_ROUNDS * 2,), jnp.uint32).reshape(_ROUNDS, 2)

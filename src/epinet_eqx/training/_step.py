@@ -17,7 +17,7 @@ from .._keys import named_keys
 from .._tree import sum_of_squares
 from ..indices import AbstractIndex
 from ..losses import Batch
-from ._batches import AbstractBatches
+from ._batches import AbstractBatches, Steps
 from ._mesh import constrain
 from ._objectives import EpistemicObjective, Metrics, Objective, network_as_enn
 from ._optimizer import ByContent
@@ -313,7 +313,7 @@ def draw_steps(
     """
     steps = start + jnp.arange(num_steps, dtype=start.dtype)
     zs = step_indices(index, num_index_samples, steps, key=key)
-    return zs, batches.ids(num_examples, data_size, start, num_steps, key=key)
+    return zs, batches.ids(Steps(num_examples, data_size, start, num_steps), key=key)
 
 
 def _take(ids: Int[Array, " batch"], leaf: Shaped[Array, "examples ..."]) -> Shaped[Array, "batch ..."]:

@@ -16,7 +16,7 @@ from .._enn import num_outputs
 from .._keys import named_keys
 from ..data import Loader
 from ..losses import AbstractLoss, Batch
-from ._batches import AbstractBatches
+from ._batches import AbstractBatches, Steps
 from ._objectives import network_as_enn
 
 
@@ -133,7 +133,7 @@ def _draw_positions(
     batches: AbstractBatches, num_examples: int, start: Array, num_steps: int, key: PRNGKeyArray
 ) -> Array | None:
     """Return the positions of the examples of some steps."""
-    return batches.ids(num_examples, None, start, num_steps, key=key)
+    return batches.ids(Steps(num_examples, None, start, num_steps), key=key)
 
 
 def as_batch(name: str, data: Any) -> Batch:

@@ -15,9 +15,8 @@ from .._checks import check_function, check_positive
 from .._counts import average_cases, dyadic_cases, weigh_counts
 from .._draws import Draws, LogSum, check_draws, check_result, choose_batch_size, map_batches, outputs_at
 from .._enn import AbstractENN
-from .._examples import check_examples
+from .._examples import check_examples, read_labels
 from .._keys import named_keys
-from .._labels import read_labels
 from ..combinators import Tempered
 from ..metrics import Estimate
 from ..pitman_yor import PitmanYor
