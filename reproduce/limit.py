@@ -8,9 +8,22 @@ from .aggregate import read_rows
 from .alpha_rule import scores
 from .paths import REFERENCE
 from .stats import PROBLEMS, UNKNOWN, Measurement, Rows, values_of, where
+from .style import AGENTS as STYLES
 
-AGENTS = ("mlp", "mlp + head", "dropout", "ensemble", "bbb", "hypermodel", "ensemble+", "epinet", "sgmcmc")
-"""What is compared with the optimum: agents of Figure 5, the ensembles of the largest size, and the exact head."""
+AGENTS = (
+    "mlp",
+    "mlp + head",
+    "dropout",
+    "ensemble",
+    "bbb",
+    "hypermodel",
+    "ensemble+",
+    "ensemble+ of 10 + head",
+    "epinet",
+    "epinet + head",
+    "sgmcmc",
+)
+"""What is compared with the optimum: agents of Figure 5, ensembles of the largest size, and means through the head."""
 
 MOST_R_HAT = 1.1
 TOLERANCE = (0.02, 0.05)
@@ -53,6 +66,18 @@ def tuned_chains(rows: Rows) -> list[Mapping[str, Any]]:
     return [{**row, "label": "sgmcmc"} for row in _accepted("testbed_sgmcmc") if row["problem"] in problems]
 
 
+def claim_name(agent: str) -> str:
+    """Return how one of `AGENTS` is named in claims."""
+    return agent.replace(" + ", "-").replace("+", "-plus").replace(" ", "-")
+
+
+def look(agent: str, **changes: Any) -> dict[str, Any]:
+    """Return the marks of one of `AGENTS`: white for mean predictions through the head."""
+    name = agent.removesuffix(" + head")
+    own = STYLES[name.removesuffix(" of 10")].line(label=None, linestyle="", **changes)
+    return own if name == agent else {**own, "markerfacecolor": "white"}
+
+
 def _named(row: Mapping[str, Any]) -> str:
     """Return which of `AGENTS` a row of Figure 5 is of; empty for smaller ensembles and the released `sgmcmc`."""
     is_smaller = row["agent"].startswith("ensemble") and not row["label"].endswith(_ENSEMBLE_SIZE)
@@ -65,9 +90,12 @@ def agents_on(optima: Rows) -> list[Mapping[str, Any]]:
     Problems and test inputs are the same: differences are paired.
     """
     problems = {row["problem"] for row in optima}
-    head = [row for row in scores(_accepted("testbed_head")) if row["label"] == "mlp + head"]
+    through = [
+        {**row, "label": row["label"].replace("-num_particles=", " of ")} for row in scores(_accepted("testbed_mean"))
+    ]
     found = [{**row, "label": _named(row)} for row in _accepted("fig05")]
-    found += [*head, *tuned_chains(optima)]
+    found += [row for row in through if row["label"].endswith(" + head")]
+    found += tuned_chains(optima)
     return [row for row in found if row["label"] in AGENTS and row["problem"] in problems]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 COVERED = (*range(1, 46), *range(61, 106), *range(121, 136))
-"""Problems whose posterior has been sampled: two inputs and up to 200 examples, ten and up to 1000, a hundred and 100."""
+"""Problems whose posterior has been sampled: two inputs and up to 200 examples, ten and 1000, a hundred and 100."""
 
 FEW_EXAMPLES = 20
 """Up to so many, there are twice as many chains: the posterior is nearly the prior, and a run starts from its draws."""
