@@ -90,9 +90,9 @@ ARTIFACT = Artifact(
             num_samples=100,
         ),
         "laptop": NearScaling(),
-        "paper": NearScaling(problems=tuple(range(1, 181)), rule_problems=tuple(range(1, 181, 5)), num_clusters=2000),
+        "paper": NearScaling(problems=tuple(range(1, 181)), rule_problems=tuple(range(1, 181, 5)), num_clusters=200),
     },
-    minutes={"smoke": 0.2, "laptop": 5, "paper": 90},
+    minutes={"smoke": 0.2, "laptop": 5, "paper": 30},
     caption=(
         "Log-likelihood that joint predictions of two inputs, one label each, gain over the product of their "
         "marginals, from unrelated inputs to equal ones. Filled: agents as they are; white: their mean "
