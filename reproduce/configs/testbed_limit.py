@@ -16,7 +16,7 @@ On a problem of another seed chains agreed better so, and cost less.
 """
 
 MANY_INPUTS = 100
-"""From so many on, there are twice as many moves between samples; on a problem of another seed R-hat fell so to 1.04."""
+"""From so many on, there are twice as many moves between samples: R-hat fell on a problem of another seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
