@@ -38,7 +38,7 @@ ARTIFACT = Artifact(
     data="problems that are not judged",
     caption=(
         "Mean joint divergence of each member of a sweep over that of the released agent, at the line; what a member "
-        "changes is beside it. Problems have 2 and 10 inputs and 10 to 100 examples."
+        "changes is beside it. Problems are small, with few inputs and examples."
     ),
     claims=tuple(
         Claim(
