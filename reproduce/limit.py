@@ -1,7 +1,7 @@
 """How far agents are from the Bayes optimum: their accepted divergences on the problems whose posterior is known."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from .aggregate import read_rows
@@ -57,6 +57,11 @@ def accepted_optima() -> list[Mapping[str, Any]]:
     return known(_accepted("testbed_limit"))
 
 
+def accepted_agents(problems: Collection[int]) -> list[Mapping[str, Any]]:
+    """Return the accepted rows of Figure 5 on these problems."""
+    return [row for row in _accepted("fig05") if row["problem"] in problems]
+
+
 def tuned_chains(rows: Rows) -> list[Mapping[str, Any]]:
     """Return the accepted rows of the tuned `sgmcmc` on the problems of these rows, all under one label.
 
@@ -93,7 +98,7 @@ def agents_on(optima: Rows) -> list[Mapping[str, Any]]:
     through = [
         {**row, "label": row["label"].replace("-num_particles=", " of ")} for row in scores(_accepted("testbed_mean"))
     ]
-    found = [{**row, "label": _named(row)} for row in _accepted("fig05")]
+    found = [{**row, "label": _named(row)} for row in accepted_agents(problems)]
     found += [row for row in through if row["label"].endswith(" + head")]
     found += tuned_chains(optima)
     return [row for row in found if row["label"] in AGENTS and row["problem"] in problems]

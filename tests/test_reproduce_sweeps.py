@@ -2,10 +2,12 @@
 
 import pytest
 
+from reproduce.aggregate import read_rows
 from reproduce.artifacts import testbed_sweeps
 from reproduce.claims import Verdict, judge
-from reproduce.configs.testbed_sweeps import SWEEPS, SWEPT_PROBLEMS, Sweeps, member_of
+from reproduce.configs.testbed_sweeps import SWEEPS, SWEPT, SWEPT_PROBLEMS, Sweeps, member_of
 from reproduce.experiments import testbed
+from reproduce.paths import REFERENCE
 from reproduce.registry import CLAIMS, REGISTRY
 
 pytestmark = pytest.mark.once
@@ -13,6 +15,13 @@ pytestmark = pytest.mark.once
 
 def row(label, problem, joint):
     return {"agent": label.partition("-")[0], "label": label, "problem": problem, "joint": joint}
+
+
+def test_the_best_members_are_those_of_the_accepted_sweeps():
+    rows = read_rows(REFERENCE / "paper" / "testbed_sweeps.csv")
+    best = {agent: testbed_sweeps.best(rows, agent) for agent in SWEEPS}
+    assert best == {agent: member_of(agent, changes).label for agent, changes in SWEPT.items()}
+    assert testbed_sweeps.draw(rows).axes
 
 
 def test_members_are_agents_that_differ_from_the_released_one():

@@ -1,6 +1,7 @@
 """Beyond the paper: the authors' sweeps of the agents that Adam trains, on problems that are not judged."""
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator
 
 from ..artifact import Artifact
 from ..claims import Claim, at_least
@@ -71,6 +72,9 @@ def draw(rows: Rows) -> Figure:
             ax.errorbar([ratio], [place], xerr=[error], capsize=2, **AGENTS[agent].line(label=None, linestyle=""))
         ax.axvline(1, color=MUTED, linewidth=0.8)
         ax.set_xscale("log")
+        ax.xaxis.set_major_locator(FixedLocator([1, 2, 4]))
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.xaxis.set_minor_formatter("")
         ax.set_yticks(range(len(members)), [_words(label, released) for label in reversed(members)], fontsize=5.5)
         ax.set_title(agent, fontsize=8)
         ax.set_xlabel("joint KL / that of the released agent", fontsize=7)

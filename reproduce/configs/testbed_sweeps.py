@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .testbed import Changes, Score, Variant, scores_of, variant_of
+from .testbed import MANY_DATA, TWO_SEEDS, Changes, Score, Variant, scores_of, variant_of
 
 
 def _each(**values: tuple[object, ...]) -> tuple[Changes, ...]:
@@ -36,6 +36,17 @@ SWEPT_PARTICLES = 30
 SWEPT_PROBLEMS = (16, 21, 26, 61, 66, 71, 76, 81, 86)
 """Settings on which members are compared: one problem per temperature at three sizes, 10 to 100 examples."""
 
+SWEPT: Mapping[str, Changes] = {
+    "dropout": (("rate", 0.5),),
+    "bbb": (("hidden", (100, 100)),),
+    "hypermodel": (("index_dim", 5),),
+    "ensemble+": (("batch_strategy", True),),
+}
+"""The best of each sweep on the problems of `Sweeps`; a test compares them with the accepted numbers."""
+
+SWEPT_JUDGED = tuple(problem for problem in TWO_SEEDS if problem not in MANY_DATA)
+"""Problems on which these are judged: two of each setting with data ratios as in the sweeps."""
+
 
 def member_of(agent: str, changes: Changes = ()) -> Variant:
     """Return a member of an agent's sweep; the released agent is the one without changes."""
@@ -60,4 +71,18 @@ class Sweeps:
     def units(self) -> Mapping[str, Score]:
         """Return one run per member of a sweep and problem."""
         members = [member_of(agent, changes) for agent, own in self.sweeps.items() for changes in ((), *own)]
+        return scores_of(((member, problem) for member in members for problem in self.problems), self.num_batches)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swept:
+    """The best member of each sweep, on problems that are judged; attributes as in `Sweeps`."""
+
+    members: Mapping[str, Changes] = field(default_factory=lambda: SWEPT)
+    problems: tuple[int, ...] = SWEPT_JUDGED
+    num_batches: int = 1000
+
+    def units(self) -> Mapping[str, Score]:
+        """Return one run per agent and problem."""
+        members = [member_of(agent, changes) for agent, changes in self.members.items()]
         return scores_of(((member, problem) for member in members for problem in self.problems), self.num_batches)
