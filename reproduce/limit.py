@@ -1,16 +1,29 @@
 """How far agents are from the Bayes optimum: their accepted divergences on the problems whose posterior is known."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from .aggregate import read_rows
 from .alpha_rule import scores
 from .paths import REFERENCE
 from .stats import PROBLEMS, UNKNOWN, Measurement, Rows, values_of, where
+from .style import AGENTS as STYLES
 
-AGENTS = ("mlp", "mlp + head", "dropout", "ensemble", "bbb", "hypermodel", "ensemble+", "epinet", "sgmcmc")
-"""What is compared with the optimum: agents of Figure 5, the ensembles of the largest size, and the exact head."""
+AGENTS = (
+    "mlp",
+    "mlp + head",
+    "dropout",
+    "ensemble",
+    "bbb",
+    "hypermodel",
+    "ensemble+",
+    "ensemble+ of 10 + head",
+    "epinet",
+    "epinet + head",
+    "sgmcmc",
+)
+"""What is compared with the optimum: agents of Figure 5, ensembles of the largest size, and means through the head."""
 
 MOST_R_HAT = 1.1
 TOLERANCE = (0.02, 0.05)
@@ -44,6 +57,11 @@ def accepted_optima() -> list[Mapping[str, Any]]:
     return known(_accepted("testbed_limit"))
 
 
+def accepted_agents(problems: Collection[int]) -> list[Mapping[str, Any]]:
+    """Return the accepted rows of Figure 5 on these problems."""
+    return [row for row in _accepted("fig05") if row["problem"] in problems]
+
+
 def tuned_chains(rows: Rows) -> list[Mapping[str, Any]]:
     """Return the accepted rows of the tuned `sgmcmc` on the problems of these rows, all under one label.
 
@@ -51,6 +69,18 @@ def tuned_chains(rows: Rows) -> list[Mapping[str, Any]]:
     """
     problems = {row["problem"] for row in rows}
     return [{**row, "label": "sgmcmc"} for row in _accepted("testbed_sgmcmc") if row["problem"] in problems]
+
+
+def claim_name(agent: str) -> str:
+    """Return how one of `AGENTS` is named in claims."""
+    return agent.replace(" + ", "-").replace("+", "-plus").replace(" ", "-")
+
+
+def look(agent: str, **changes: Any) -> dict[str, Any]:
+    """Return the marks of one of `AGENTS`: white for mean predictions through the head."""
+    name = agent.removesuffix(" + head")
+    own = STYLES[name.removesuffix(" of 10")].line(label=None, linestyle="", **changes)
+    return own if name == agent else {**own, "markerfacecolor": "white"}
 
 
 def _named(row: Mapping[str, Any]) -> str:
@@ -65,9 +95,12 @@ def agents_on(optima: Rows) -> list[Mapping[str, Any]]:
     Problems and test inputs are the same: differences are paired.
     """
     problems = {row["problem"] for row in optima}
-    head = [row for row in scores(_accepted("testbed_head")) if row["label"] == "mlp + head"]
-    found = [{**row, "label": _named(row)} for row in _accepted("fig05")]
-    found += [*head, *tuned_chains(optima)]
+    through = [
+        {**row, "label": row["label"].replace("-num_particles=", " of ")} for row in scores(_accepted("testbed_mean"))
+    ]
+    found = [{**row, "label": _named(row)} for row in accepted_agents(problems)]
+    found += [row for row in through if row["label"].endswith(" + head")]
+    found += tuned_chains(optima)
     return [row for row in found if row["label"] in AGENTS and row["problem"] in problems]
 
 

@@ -109,4 +109,5 @@ def test_groups_are_of_one_shape_and_few_examples_have_more_chains():
         chains = {(units[name].num_chains, units[name].num_samples) for name in group}
         assert chains == ({(128, 8)} if settings[0].num_train <= 20 else {(64, 16)})
     sizes = {(unit.num_chains, unit.num_samples, unit.thin) for unit in Limit(problems=(91, 136)).units().values()}
-    assert sizes == {(32, 16, 4)}
+    assert sizes == {(32, 16, 4), (32, 16, 8)}
+    assert [unit.thin for unit in Limit(problems=(76, 121)).units().values()] == [2, 4]

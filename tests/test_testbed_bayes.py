@@ -8,9 +8,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 import pytest
 
 from epinet_eqx.testbed import BayesAgent, GenerativeModel, find_setting, generate_problems, problem_keys
+from epinet_eqx.testbed.agents._bayes import _logits
 from epinet_eqx.testbed.agents._tempering import TemperingPlan, tempered_hmc
 from reproduce.stats import uniformity
 
@@ -116,3 +118,11 @@ def test_weights_stay_within_the_prior_and_other_biases_are_zero(getkey):
         assert jnp.max(jnp.abs(layer.weight)) * math.sqrt(layer.weight.shape[-1]) <= 2 + 1e-5
     assert jnp.any(particles.network.layers[0].bias != 0)
     assert all(jnp.all(layer.bias == 0) for layer in particles.network.layers[1:])
+
+
+def test_logits_of_all_inputs_are_those_of_the_model(getkey):
+    model = GenerativeModel(3, 2, 0.1, key=getkey())
+    biases = [jr.normal(getkey(), layer.bias.shape) for layer in model.network.layers]
+    model = eqx.tree_at(lambda model: [layer.bias for layer in model.network.layers], model, biases)
+    xs = jr.normal(getkey(), (5, 3))
+    np.testing.assert_allclose(_logits(model, xs), jax.vmap(model)(xs).T, rtol=1e-4, atol=1e-4)

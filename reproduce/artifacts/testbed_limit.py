@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from ..artifact import Artifact, Tolerance
 from ..claims import Claim, at_least, at_most
 from ..configs.testbed_limit import Limit
-from ..limit import AGENTS, agents_on, has_converged, known, nearest, over_optimum, settings_of
+from ..limit import AGENTS, agents_on, claim_name, has_converged, known, nearest, over_optimum, settings_of
 from ..stats import UNKNOWN, Measurement, Rows, uniformity
 from ..style import INK, MUTED
 
@@ -140,7 +140,7 @@ ARTIFACT = Artifact(
         ),
         *(
             Claim(
-                f"testbed_limit-{agent.replace(' + ', '-').replace('+', '-plus')}",
+                f"testbed_limit-{claim_name(agent)}",
                 f"The joint prediction of {agent} is within 10 percent of the optimum.",
                 f"joint divergence of {agent} / the optimum's",
                 _ratio(agent),
@@ -177,7 +177,7 @@ ARTIFACT = Artifact(
         ),
         *(
             Claim(
-                f"testbed_limit-{agent.replace('+', '-plus')}-settings",
+                f"testbed_limit-{claim_name(agent)}-settings",
                 f"At most of the settings, {agent} is within 10 percent of the optimum.",
                 f"share of the settings at which the joint divergence of {agent} is",
                 _share_near(agent),

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from ..artifact import Artifact
 from ..claims import Claim, at_least, at_most
+from ..configs.testbed import TWO_SEEDS
 from ..configs.testbed_near import NearScaling
 from ..stats import PROBLEMS, Measurement, Rows, values_of, where
 from ..style import AGENTS, MUTED
@@ -90,9 +91,9 @@ ARTIFACT = Artifact(
             num_samples=100,
         ),
         "laptop": NearScaling(),
-        "paper": NearScaling(problems=tuple(range(1, 181)), rule_problems=tuple(range(1, 181, 5)), num_clusters=2000),
+        "paper": NearScaling(problems=TWO_SEEDS, rule_problems=tuple(range(1, 181, 5)), num_clusters=200),
     },
-    minutes={"smoke": 0.2, "laptop": 5, "paper": 90},
+    minutes={"smoke": 0.2, "laptop": 5, "paper": 20},
     caption=(
         "Log-likelihood that joint predictions of two inputs, one label each, gain over the product of their "
         "marginals, from unrelated inputs to equal ones. Filled: agents as they are; white: their mean "

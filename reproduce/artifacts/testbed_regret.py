@@ -11,12 +11,10 @@ from ..claims import Claim, at_least, at_most
 from ..configs.testbed import ABLATIONS, Variant, variant_of
 from ..configs.testbed_limit import Limit
 from ..limit import AGENTS as COMPARED
-from ..limit import ablations_on, agents_on, known, regret
+from ..limit import ablations_on, agents_on, claim_name, known, look, regret
 from ..stats import PROBLEMS, UNKNOWN, Measurement, Rows
-from ..style import AGENTS, MUTED
+from ..style import MUTED
 from . import testbed_limit
-
-_LOOKS = {"mlp + head": {"markerfacecolor": "white"}}
 
 
 def _share_left(agent: str, metric: str) -> Callable[[Rows], Measurement]:
@@ -63,7 +61,7 @@ ARTIFACT = Artifact(
     claims=(
         *(
             Claim(
-                f"testbed_regret-{agent.replace(' + ', '-').replace('+', '-plus')}",
+                f"testbed_regret-{claim_name(agent)}",
                 f"Of the joint regret of a plain network, {agent} leaves less than half.",
                 f"joint regret, {agent} / mlp",
                 _share_left(agent, "joint"),
@@ -99,8 +97,7 @@ def _draw_agents(ax: Axes, agents: Rows, optima: Rows, metric: str) -> None:
     names = [agent for agent in COMPARED if any(row["label"] == agent for row in agents)]
     for place, name in enumerate(reversed(names)):
         mean, error = PROBLEMS.mean(regret(agents, optima, name, metric), "regret")
-        look = AGENTS[name.removesuffix(" + head")].line(label=None, linestyle="", markersize=4.5)
-        ax.errorbar([mean], [place], xerr=[_bar(error)], capsize=2, **{**look, **_LOOKS.get(name, {})})
+        ax.errorbar([mean], [place], xerr=[_bar(error)], capsize=2, **look(name, markersize=4.5))
     ax.axvline(0, color=MUTED, linewidth=1.0, linestyle="--", zorder=0)
     ax.set_yticks(range(len(names)), list(reversed(names)), fontsize=7)
     ax.set_ylim(-0.6, len(names) - 0.4)
@@ -125,8 +122,7 @@ def _draw_ablations(ax: Axes, optima: Rows) -> None:
             if own:
                 mean, error = PROBLEMS.mean(own, "regret")
                 height = place + 0.3 - 0.6 * number / max(len(variants) - 1, 1)
-                look = AGENTS["epinet"].line(label=None, linestyle="", markersize=3)
-                ax.errorbar([mean], [height], xerr=[_bar(error)], linewidth=0.8, **look)
+                ax.errorbar([mean], [height], xerr=[_bar(error)], linewidth=0.8, **look("epinet", markersize=3))
                 ax.annotate(
                     _value(variant), (mean + _bar(error), height), (3, -2), textcoords="offset points", fontsize=5
                 )

@@ -178,7 +178,7 @@ class AgentSummary:
         return {"agents": self}
 
 
-def _scores(pairs: Iterable[tuple[Variant, int]], num_batches: int) -> Mapping[str, Score]:
+def scores_of(pairs: Iterable[tuple[Variant, int]], num_batches: int) -> Mapping[str, Score]:
     """Return one run per pair of agent and problem."""
     return {
         f"{variant.label}-{problem:03d}": Score(variant=variant, problem=problem, num_batches=num_batches)
@@ -209,7 +209,7 @@ class Scaling:
             return chain_variant(self.long_chain) if variant.agent == "sgmcmc" and problem in MANY_DATA else variant
 
         pairs = ((on(variant, problem), problem) for variant in self.variants for problem in self.problems)
-        return _scores(pairs, self.num_batches)
+        return scores_of(pairs, self.num_batches)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,7 +231,7 @@ class Tuning:
     def units(self) -> Mapping[str, Score]:
         """Return one run per member of the sweep and problem."""
         variants = [grid_variant(rate, variance, self.num_steps) for rate, variance in self.grid]
-        return _scores(((variant, problem) for variant in variants for problem in self.problems), self.num_batches)
+        return scores_of(((variant, problem) for variant in variants for problem in self.problems), self.num_batches)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,7 +250,7 @@ class TunedChains:
 
     def units(self) -> Mapping[str, Score]:
         """Return one run per problem."""
-        return _scores(
+        return scores_of(
             ((swept_variant(problem, self.num_steps), problem) for problem in self.problems), self.num_batches
         )
 
@@ -273,7 +273,7 @@ class Ablation:
         """Return one run per variant and problem."""
         changed = (variant_of("epinet", **dict(changes)) for _, row in self.rows for changes in row)
         variants = (variant_of("epinet"), *changed)
-        return _scores(((variant, problem) for variant in variants for problem in self.problems), self.num_batches)
+        return scores_of(((variant, problem) for variant in variants for problem in self.problems), self.num_batches)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,7 +300,7 @@ class Departures:
             for problem in self.problems
             if variant.agent != "sgmcmc" or problem not in MANY_DATA
         )
-        return _scores(pairs, self.num_batches)
+        return scores_of(pairs, self.num_batches)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-COVERED = (*range(1, 46), *range(61, 91), *range(121, 136))
-"""Problems whose posterior has been sampled: two inputs and up to 200 examples, ten and a hundred and up to 100."""
+COVERED = (*range(1, 46), *range(61, 106), *range(121, 136))
+"""Problems whose posterior has been sampled: two inputs and up to 200 examples, ten and 1000, a hundred and 100."""
 
 FEW_EXAMPLES = 20
 """Up to so many, there are twice as many chains: the posterior is nearly the prior, and a run starts from its draws."""
@@ -14,6 +14,9 @@ MANY_EXAMPLES = 1000
 
 On a problem of another seed chains agreed better so, and cost less.
 """
+
+MANY_INPUTS = 100
+"""From so many on, there are twice as many moves between samples: R-hat fell on a problem of another seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,12 +61,13 @@ class Limit:
     def _of(self, problem: int) -> Optimum:
         """Return the run on one problem."""
         block, rest = divmod(problem - 1, 60)
-        num_train = (2, 10, 100)[block] * (1, 10, 100, 1000)[rest // 15]
+        input_dim = (2, 10, 100)[block]
+        num_train = input_dim * (1, 10, 100, 1000)[rest // 15]
         share = 2 if num_train <= FEW_EXAMPLES else 0.5 if num_train >= MANY_EXAMPLES else 1
         return Optimum(
             problem=problem,
             num_chains=round(share * self.num_chains),
             num_samples=self.num_samples // max(round(share), 1),
-            thin=4 if share != 1 else 2,
+            thin=(4 if share != 1 else 2) * (2 if input_dim >= MANY_INPUTS else 1),
             num_batches=self.num_batches,
         )

@@ -102,6 +102,15 @@ def _scaled(template: GenerativeModel, position: Float[Array, " parameters"]) ->
     return eqx.tree_at(_drawn, template, scaled)
 
 
+def _logits(model: GenerativeModel, xs: Float[Array, "examples features"]) -> Float[Array, "classes examples"]:
+    """Return the logits of all inputs, one column each; the model mapped over inputs would transpose every layer."""
+    outputs = xs.T
+    *hidden, last = model.network.layers
+    for layer in hidden:
+        outputs = jax.nn.relu(layer.weight @ outputs + layer.bias[:, None])
+    return (last.weight @ outputs + last.bias[:, None]) / model.temperature
+
+
 @eqx.filter_jit
 def _sample(
     plan: TemperingPlan, data: Batch, knowledge: PriorKnowledge, keys: Key[Array, " problems"]
@@ -116,8 +125,8 @@ def _sample(
         bounds = jnp.concatenate(widths)
 
         def log_likelihood(position: Float[Array, " parameters"]) -> Float[Array, ""]:
-            logits = jax.vmap(_scaled(template, position))(data.x)
-            return jnp.sum(jnp.take_along_axis(jax.nn.log_softmax(logits), data.y[:, None], axis=1))
+            log_probs = jax.nn.log_softmax(_logits(_scaled(template, position), data.x), axis=0)
+            return jnp.sum(jnp.take_along_axis(log_probs, data.y[None], axis=0))
 
         found = tempered_hmc(log_likelihood, bounds, plan, key=args[1])
         positions = found.positions.reshape(-1, bounds.size)
