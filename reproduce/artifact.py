@@ -123,11 +123,6 @@ class Artifact:
         """The folder of its records."""
         return self.records or self.id
 
-    @property
-    def in_paper(self) -> bool:
-        """Whether it is a figure, table or theorem of the paper."""
-        return self.id.startswith(("fig", "tab", "thm"))
-
     def at(self, tier: str, variant: Variant = DEFAULT) -> "Artifact":
         """Return the artifact as it is computed at a tier."""
         if self.from_scratch is None or (tier == "laptop" and not variant.name):

@@ -157,12 +157,27 @@ class Job:
     folder: str
     unit: str
     config: Any
+    seed: int
     hash: str
 
     @property
     def key(self) -> Key:
         """What tells it from other runs."""
         return self.folder, self.unit
+
+    def record(self, rows: Sequence[Row], provenance: Mapping[str, Any], *, restored: bool = False) -> Record:
+        """Return its record with these rows; see `Record`."""
+        return Record(
+            artifact=self.folder,
+            unit=self.unit,
+            hash=self.hash,
+            version=package_version(),
+            config=dataclasses.asdict(self.config),
+            seed=self.seed,
+            rows=rows,
+            provenance=provenance,
+            restored=restored,
+        )
 
 
 def wanted_hash(artifact: Artifact, unit: str, config: Any) -> str:
@@ -196,6 +211,7 @@ class Records:
                     folder=artifact.folder,
                     unit=unit,
                     config=config,
+                    seed=artifact.seed,
                     hash=wanted_hash(artifact, unit, config),
                 )
                 for unit, config in units.items()

@@ -1,6 +1,5 @@
 """Records from accepted numbers, so that these can be drawn, and a long run goes on where another machine left it."""
 
-from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 
@@ -8,8 +7,7 @@ from .accepted import digest, is_of, read_manifest
 from .aggregate import read_rows
 from .artifact import Artifact
 from .errors import ReproduceError
-from .provenance import package_version
-from .record import Record, Records
+from .record import Records
 from .results import fingerprint
 
 
@@ -44,16 +42,5 @@ def restore(entry: Artifact, records: Records, reference: Path) -> int:
     about = {key: value for key, value in origin.items() if key not in ours}
     about["seconds"] = round(about["seconds"] / len(by_unit), 3)
     for job in missing:
-        restored = Record(
-            artifact=entry.folder,
-            unit=job.unit,
-            hash=job.hash,
-            version=package_version(),
-            config=asdict(job.config),
-            seed=entry.seed,
-            rows=by_unit[job.unit],
-            provenance=about,
-            restored=True,
-        )
-        records.add(restored)
+        records.add(job.record(by_unit[job.unit], about, restored=True))
     return len(missing)

@@ -12,7 +12,7 @@ import hashlib
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from .artifact import Artifact
@@ -86,16 +86,7 @@ def compute(group: Sequence[Job], *, inputs: Inputs, output: Output) -> Iterator
     share = (time.perf_counter() - start) / len(group) if isinstance(results, list) else None
     for job, rows in zip(group, told(results), strict=True):
         seconds = time.perf_counter() - start if share is None else share
-        yield Record(
-            artifact=artifact.folder,
-            unit=job.unit,
-            hash=job.hash,
-            version=package_version(),
-            config=asdict(job.config),
-            seed=artifact.seed,
-            rows=rows,
-            provenance=provenance(seconds=seconds),
-        )
+        yield job.record(rows, provenance(seconds=seconds))
         start = time.perf_counter()
 
 

@@ -98,6 +98,13 @@ class Design(Protocol):
         ...
 
 
+def _ratio_of_means(design: Design, first: Rows, second: Rows, metric: Metric) -> Measurement:
+    """Return the ratio of two means by their difference; the error of the second one alone counts as none."""
+    base = design.mean(second, metric).value
+    found = design.difference(first, second, metric, metric)
+    return Measurement(1 + found.value / base, found.standard_error / base)
+
+
 @dataclass(frozen=True)
 class Paired:
     """Runs, paired where two agents share them: seeds, problems, replicas of a bandit.
@@ -150,9 +157,7 @@ class Paired:
         if self.of_ratios:
             one, two = self.values(first, metric), self.values(second, metric)
             return self._mean({name: one[name] / two[name] for name in one if two.get(name)})
-        base = self.mean(second, metric).value
-        found = self.difference(first, second, metric, metric)
-        return Measurement(1 + found.value / base, found.standard_error / base)
+        return _ratio_of_means(self, first, second, metric)
 
 
 @dataclass(frozen=True)
@@ -187,9 +192,7 @@ class Bases:
 
     def ratio(self, first: Rows, second: Rows, metric: Metric) -> Measurement:
         """Return the ratio of means."""
-        base = self.mean(second, metric).value
-        found = self.difference(first, second, metric, metric)
-        return Measurement(1 + found.value / base, found.standard_error / base)
+        return _ratio_of_means(self, first, second, metric)
 
 
 def _error_of(values: Sequence[float]) -> float:
@@ -251,9 +254,7 @@ class Crossed:
     def ratio(self, first: Rows, second: Rows, metric: Metric) -> Measurement:
         """Return the ratio of means."""
         first, second = self._matched(first, second)
-        base = self.mean(second, metric).value
-        found = self.difference(first, second, metric, metric)
-        return Measurement(1 + found.value / base, found.standard_error / base)
+        return _ratio_of_means(self, first, second, metric)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ SUBSTITUTE = re.compile(r"\bstands?[ -]in\s+for\b|\bstand-ins?\b", re.IGNORECASE
 
 NAMED = re.compile(r"`((?:fig|tab|thm|rep_|dec_|testbed_)\w*-[\w-]+)`|\b(Figure|Table|Theorem) (\d+)\b")
 SAID = {
+    Verdict.HOLDS: re.compile(r"(?<!not )\bholds?\b"),
     Verdict.FAILS: re.compile(r"\b(?:does|do) not hold\b"),
     Verdict.UNDECIDED: re.compile(r"\b(?:is|are|stays?) undecided\b"),
 }
@@ -71,4 +72,5 @@ def test_wrong_verdicts_are_found_and_right_ones_are_not():
     assert denied("At tier laptop one claim of Theorem 1 does not hold: by chance.")
     assert denied("We note that `thm1-optimum` is undecided.")
     (failed, *_) = (claim for claim in CLAIMS.values() if verdicts_of([claim]) == {Verdict.FAILS})
+    assert denied(f"On all networks `{failed.id}` holds.")
     assert not denied(f"Here `{failed.id}` does not hold. All of Theorem 1 holds.")

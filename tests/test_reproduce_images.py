@@ -171,7 +171,7 @@ def test_networks_are_kept_and_found_again(tmp_path, monkeypatch):
         assert not eqx.is_array(old) or jnp.array_equal(old, new)
     # Another recipe is another network.
     with pytest.raises(TypeError, match="not callable"):
-        second.epinet(8, dataclasses.replace(TINY.epinet, matched_scale=2.0))
+        second.epinet(8, dataclasses.replace(TINY.epinet, prior_scale=2.0))
 
 
 def test_a_part_is_there_before_the_next_is_computed(monkeypatch):

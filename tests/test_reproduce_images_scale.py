@@ -19,7 +19,7 @@ from reproduce.configs.images import BaselineRecipe, Part, Training
 from reproduce.counting import Counted
 from reproduce.dry_run import tabulate
 from reproduce.errors import ReproduceError, UsageError
-from reproduce.experiments import image_scale, image_scale_recipes, images
+from reproduce.experiments import image_scale, image_scale_training, images
 from reproduce.experiments.image_sources import open_images
 from reproduce.inputs import Inputs
 from reproduce.memory import told
@@ -137,7 +137,7 @@ def test_a_plan_names_every_network_and_trains_none():
     leaves = jax.tree.leaves([training.arguments for training in trainings])
     assert all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves)
     # Weights, momentum and running values of the smallest network, and outputs of ten classes.
-    network, state = image_scale_recipes.FAMILIES["cifar_resnet"](8, 10, in_channels=1, key=jr.key(0))
+    network, state = image_scale_training.FAMILIES["cifar_resnet"](8, 10, in_channels=1, key=jr.key(0))
     weights, values = (
         sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(t, eqx.is_array))) for t in (network, state)
     )
@@ -253,7 +253,7 @@ def test_variants_change_what_is_recorded_and_where():
     artifact = REGISTRY["fig10"]
     released = artifact.at_tier("paper", Variant(preset="released")).protocol.epinet
     text = artifact.at_tier("paper").protocol.epinet
-    assert (released.matched_scale, released.conv_scale, text.matched_scale) == (4.0, 0.0, 1.0)
+    assert (released.prior_scale, released.conv_scale, text.prior_scale) == (4.0, 0.0, 1.0)
     assert artifact.at_tier("laptop", Variant(dataset="fashion_mnist")).protocol.dataset == "fashion_mnist"
     assert Variant(dataset="cifar10", preset="released").name == "cifar10-released"
     with pytest.raises(UsageError, match="`--preset` is for `--tier paper`"):

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 
@@ -18,7 +18,6 @@ from reproduce.files import write_atomically
 from reproduce.inputs import Inputs
 from reproduce.paths import Output
 from reproduce.progress import Progress, TimeLeft
-from reproduce.provenance import package_version
 from reproduce.record import Records
 from reproduce.registry import REGISTRY
 
@@ -39,19 +38,7 @@ def computed(monkeypatch):
 
     def compute(group, *, inputs, output):
         calls.extend(job.unit for job in group)
-        return [
-            record.Record(
-                artifact=REGISTRY[job.artifact].folder,
-                unit=job.unit,
-                hash=job.hash,
-                version=package_version(),
-                config=asdict(job.config),
-                seed=0,
-                rows=[{"value": 1.0}],
-                provenance={"seconds": 1.0, "commit": "c"},
-            )
-            for job in group
-        ]
+        return [job.record([{"value": 1.0}], {"seconds": 1.0, "commit": "c"}) for job in group]
 
     monkeypatch.setattr(runner, "compute", compute)
     return calls

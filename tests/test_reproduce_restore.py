@@ -1,7 +1,7 @@
 """Accepted numbers become records again, whole or in part, and only where they are of the same experiment."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 
@@ -10,8 +10,7 @@ from reproduce import accept, accepted, results, runner, verify
 from reproduce.errors import ReproduceError
 from reproduce.inputs import Inputs
 from reproduce.paths import Output
-from reproduce.provenance import package_version
-from reproduce.record import Record, Records
+from reproduce.record import Records
 from reproduce.registry import REGISTRY
 from reproduce.restore import restore
 
@@ -88,10 +87,7 @@ def fresh(tmp_path, monkeypatch):
         records = Records(Output(root=tmp_path / folder, tier="smoke"))
         origin = {"seconds": 1.0, "commit": "a" * 40, "instructions": "i", "cpus": 2, "versions": {"jax": "1"}, **about}
         for job in records.jobs(ENTRY):
-            made = {"artifact": ENTRY.folder, "unit": job.unit, "hash": job.hash, "version": package_version()}
-            records.add(
-                Record(**made, config=asdict(job.config), seed=ENTRY.seed, rows=[{"value": value}], provenance=origin)
-            )
+            records.add(job.record([{"value": value}], origin))
         return records
 
     folder, records = tmp_path / "reference", run("accepted")

@@ -9,8 +9,8 @@ from scipy import stats
 
 from reproduce import __main__ as cli
 from reproduce import results, verify
+from reproduce.artifacts.thm3 import BNNsAsENNs
 from reproduce.claims import Verdict
-from reproduce.configs import BNNsAsENNs
 from reproduce.experiments import perceptron
 from reproduce.experiments.bnns import BNNS, laplace_quantile
 from reproduce.experiments.generators import numpy_generator

@@ -1,5 +1,8 @@
 """Figure 1: one marginal prediction, and two joint predictions that agree with it."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, PathPatch
@@ -7,9 +10,26 @@ from matplotlib.path import Path
 
 from ..artifact import Artifact, Tolerance
 from ..claims import Claim, Exact, equals, select
-from ..configs import RabbitDuck
 from ..stats import Rows
 from ..style import INK, Cells, draw_cells
+
+
+@dataclass(frozen=True, kw_only=True)
+class RabbitDuck:
+    """Figure 1: one drawing, two labels, two ENNs.
+
+    Attributes:
+        logit_gap: difference of the logits where an ENN is certain; 40 nats are a certainty in single precision.
+        num_samples: index samples of the Monte Carlo tables that stand beside the exact ones.
+    """
+
+    logit_gap: float = 40.0
+    num_samples: int = 1_000_000
+
+    def units(self) -> Mapping[str, "RabbitDuck"]:
+        """Return the one run."""
+        return {"tables": self}
+
 
 ARTIFACT = Artifact(
     title="Marginal and joint predictions of one drawing",

@@ -1,6 +1,7 @@
 """Figure 3: how two ENNs use the index."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -8,9 +9,30 @@ from matplotlib.figure import Figure, SubFigure
 
 from ..artifact import Artifact, Tolerance
 from ..claims import Claim, Exact, equals, select
-from ..configs import EnnRabbitDuck
 from ..stats import Rows
 from ..style import AGENTS, INK, draw_cells
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnnRabbitDuck:
+    """Figure 3: the outputs of the two ENNs as functions of the index, and their tables.
+
+    Attributes:
+        logit_gap: difference of the logits where an ENN is certain.
+        z_max: the index is drawn from `-z_max` to `z_max`.
+        num_points: points of the curves, an even number so that none is zero.
+        table_indices: the indices whose tables are shown.
+    """
+
+    logit_gap: float = 40.0
+    z_max: float = 3.0
+    num_points: int = 400
+    table_indices: tuple[float, ...] = (-1.5, 1.5)
+
+    def units(self) -> Mapping[str, "EnnRabbitDuck"]:
+        """Return the one run."""
+        return {"outputs": self}
+
 
 ARTIFACT = Artifact(
     title="How two ENNs use the epistemic index",

@@ -1,6 +1,7 @@
 """Figure 4: the epinet, with the shapes and sizes of a real model."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -9,9 +10,37 @@ from matplotlib.patches import FancyBboxPatch
 
 from ..artifact import Artifact, Tolerance
 from ..claims import Claim, Exact, equals, select
-from ..configs import EpinetDiagram
 from ..stats import Rows
 from ..style import AGENTS, INK
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpinetDiagram:
+    """Figure 4: an epinet with the sizes of the Neural Testbed (Appendix F.3), taken apart.
+
+    Attributes:
+        in_dim: size of the input.
+        num_classes: number of classes.
+        hidden: hidden layers of the base network.
+        index_dim: dimension of the index.
+        epinet_hidden: hidden layers of the learnable epinet, and of the prior that matches it.
+        prior_hidden: hidden layers of each member of the ensemble prior.
+        prior_scale: scale of both priors.
+        num_samples: index samples of the check that the base network runs once for all of them.
+    """
+
+    in_dim: int = 10
+    num_classes: int = 2
+    hidden: tuple[int, ...] = (50, 50)
+    index_dim: int = 8
+    epinet_hidden: tuple[int, ...] = (15, 15)
+    prior_hidden: tuple[int, ...] = (5, 5)
+    prior_scale: float = 0.3
+    num_samples: int = 1000
+
+    def units(self) -> Mapping[str, "EpinetDiagram"]:
+        """Return the one run."""
+        return {"structure": self}
 
 
 def _check(name: str) -> Exact:

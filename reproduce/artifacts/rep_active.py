@@ -23,34 +23,19 @@ ARTIFACT = Artifact(
         "Left, means over runs, and the accuracy that is asked for. Right, the labels that it takes; a run "
         "that does not get there counts its budget."
     ),
-    claims=(
+    claims=tuple(
         Claim(
-            "rep_active-variance",
-            "On real images, choosing by the variance of class probabilities takes fewer labels than uniform choice.",
-            "labels up to the accuracy, variance minus uniform; at most the budget",
-            fewer("variance"),
+            f"rep_active-{name}",
+            f"On real images, choosing by {words} takes fewer labels than uniform choice.",
+            f"labels up to the accuracy, {name} minus uniform; at most the budget",
+            fewer(name),
             at_most(0),
-        ),
-        Claim(
-            "rep_active-bald",
-            "On real images, choosing by BALD takes fewer labels than uniform choice.",
-            "labels up to the accuracy, bald minus uniform; at most the budget",
-            fewer("bald"),
-            at_most(0),
-        ),
-        Claim(
-            "rep_active-epig",
-            "On real images, choosing by EPIG takes fewer labels than uniform choice.",
-            "labels up to the accuracy, epig minus uniform; at most the budget",
-            fewer("epig"),
-            at_most(0),
-        ),
-        Claim(
-            "rep_active-margin",
-            "On real images, choosing by the margin takes fewer labels than uniform choice.",
-            "labels up to the accuracy, margin minus uniform; at most the budget",
-            fewer("margin"),
-            at_most(0),
-        ),
+        )
+        for name, words in {
+            "variance": "the variance of class probabilities",
+            "bald": "BALD",
+            "epig": "EPIG",
+            "margin": "the margin",
+        }.items()
     ),
 )

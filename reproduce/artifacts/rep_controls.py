@@ -6,6 +6,18 @@ from ..claims import Claim, Difference, at_most, select
 from ..stats import BASES, Bases, Rows, values_of
 from ._replication import NUM_SAMPLES, RECIPES, TAU, epinets, look_of, points, shown, study_figure
 
+_CONTROLS = {
+    "prior": ("epinet without prior", "the same without a prior"),
+    "training": ("epinet without training", "the same without training"),
+    "head": ("deterministic head", "a deterministic head of its capacity"),
+    "heads": ("linear heads", "as large an ensemble of linear heads"),
+    "laplace": ("last-layer Laplace", "last-layer Laplace"),
+    "het": ("heteroscedastic head", "a heteroscedastic head"),
+    "sngp": ("SNGP head", "a Gaussian-process head"),
+    "dropout": ("dropout on features", "dropout on the features"),
+}
+"""What the claims are about: the agent of each, and what a sentence calls it."""
+
 
 def _against(agent: str) -> Difference:
     """Compare the cold epinet with a control on the same bases."""
@@ -23,63 +35,15 @@ ARTIFACT = study_figure(
         "the largest ensemble."
     ),
     place="set here",
-    claims=(
+    claims=tuple(
         Claim(
-            "rep_controls-prior",
-            "On the same features, the cold epinet has a lower joint loss than the same without a prior.",
+            f"rep_controls-{name}",
+            f"On the same features, the cold epinet has a lower joint loss than {words}.",
             "joint loss minus the control's, tau = 10, M = 1000, tuned",
-            _against("epinet without prior"),
+            _against(agent),
             at_most(0),
-        ),
-        Claim(
-            "rep_controls-training",
-            "On the same features, the cold epinet has a lower joint loss than the same without training.",
-            "joint loss minus the control's, tau = 10, M = 1000, tuned",
-            _against("epinet without training"),
-            at_most(0),
-        ),
-        Claim(
-            "rep_controls-head",
-            "On the same features, the cold epinet has a lower joint loss than a deterministic head of its capacity.",
-            "joint loss minus the control's, tau = 10, M = 1000, tuned",
-            _against("deterministic head"),
-            at_most(0),
-        ),
-        Claim(
-            "rep_controls-heads",
-            "On the same features, the cold epinet has a lower joint loss than as large an ensemble of linear heads.",
-            "joint loss minus the control's, tau = 10, M = 1000, tuned",
-            _against("linear heads"),
-            at_most(0),
-        ),
-        Claim(
-            "rep_controls-laplace",
-            "On the same features, the cold epinet has a lower joint loss than last-layer Laplace.",
-            "joint loss minus the control's, tau = 10, M = 1000, tuned",
-            _against("last-layer Laplace"),
-            at_most(0),
-        ),
-        Claim(
-            "rep_controls-het",
-            "On the same features, the cold epinet has a lower joint loss than a heteroscedastic head.",
-            "joint loss minus the control's, tau = 10, M = 1000, tuned",
-            _against("heteroscedastic head"),
-            at_most(0),
-        ),
-        Claim(
-            "rep_controls-sngp",
-            "On the same features, the cold epinet has a lower joint loss than a Gaussian-process head.",
-            "joint loss minus the control's, tau = 10, M = 1000, tuned",
-            _against("SNGP head"),
-            at_most(0),
-        ),
-        Claim(
-            "rep_controls-dropout",
-            "On the same features, the cold epinet has a lower joint loss than dropout on the features.",
-            "joint loss minus the control's, tau = 10, M = 1000, tuned",
-            _against("dropout on features"),
-            at_most(0),
-        ),
+        )
+        for name, (agent, words) in _CONTROLS.items()
     ),
 )
 

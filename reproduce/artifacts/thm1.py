@@ -1,14 +1,49 @@
 """Theorem 1: what three agents earn, against the number of labels."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..artifact import Artifact, Tolerance
 from ..claims import Claim, Difference, Exact, at_least, at_most, equals, select
 from ..closed_forms import guess_reward, largest_reward
-from ..configs import MarginalsInsufficient
+from ..configs import unit_of
 from ..stats import Each, Rows
 from ..style import AGENTS
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarginalsInsufficientRun:
+    """Theorem 1 at one `tau`.
+
+    Attributes:
+        tau: number of labels.
+        logit_gap: difference of the logits where the ENN is certain.
+        num_samples: label combinations that a Monte Carlo agent draws before it acts.
+        num_replicas: how often a Monte Carlo agent acts.
+    """
+
+    tau: int
+    logit_gap: float
+    num_samples: int
+    num_replicas: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarginalsInsufficient:
+    """Theorem 1: the decision problem in which marginals do not help."""
+
+    taus: tuple[int, ...] = (2, 3, 4, 5, 6, 7, 8, 9, 10)
+    logit_gap: float = 40.0
+    num_samples: int = 32
+    num_replicas: int = 100_000
+
+    def units(self) -> Mapping[str, MarginalsInsufficientRun]:
+        """Return one run per `tau`."""
+        return {f"tau{tau:02d}": unit_of(MarginalsInsufficientRun, self, tau=tau) for tau in self.taus}
+
 
 _MARGINAL, _RANDOM = select(agent="marginal", reward="scaled"), select(agent="random", reward="scaled")
 _SAMPLED = Each(("tau",), error="standard_error", averaged=True)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -10,9 +11,68 @@ from matplotlib.figure import Figure
 from ..artifact import Artifact, Tolerance
 from ..claims import Claim, Exact, at_least, at_most, select
 from ..closed_forms import least_kl
-from ..configs import ShortfallBound
+from ..configs import unit_of
 from ..stats import Rows
 from ..style import AGENTS, INK, MUTED
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShortfallProblems:
+    """Theorem 2: random problems of one size.
+
+    Attributes:
+        tau: number of labels.
+        num_classes: values of each label.
+        num_actions: number of actions.
+        num_problems: how many problems are drawn.
+        num_points: how many of those with a shortfall are kept one by one, for the figure.
+    """
+
+    tau: int
+    num_classes: int
+    num_actions: int
+    num_problems: int
+    num_points: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShortfallSearch:
+    """Theorem 2: a search for problems that come close to the bound.
+
+    Attributes:
+        num_outcomes: number of label combinations.
+        num_starts: how many searches, each for another shortfall.
+        num_steps: steps of gradient descent.
+    """
+
+    num_outcomes: int
+    num_starts: int
+    num_steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShortfallBound:
+    """Theorem 2: the shortfall of many decision problems against the bound."""
+
+    taus: tuple[int, ...] = (1, 2, 4)
+    num_classes: int = 3
+    num_actions: tuple[int, ...] = (2, 8, 64)
+    num_problems: int = 1_000_000
+    num_points: int = 100
+    num_outcomes: int = 16
+    num_starts: int = 200
+    num_steps: int = 1000
+
+    def units(self) -> Mapping[str, ShortfallProblems | ShortfallSearch]:
+        """Return one run per size of problem, and the search."""
+        problems = {
+            f"tau{tau}_actions{actions:02d}": unit_of(ShortfallProblems, self, tau=tau, num_actions=actions)
+            for tau in self.taus
+            for actions in self.num_actions
+        }
+        search = unit_of(ShortfallSearch, self)
+        return {**problems, "search": search}
+
 
 ARTIFACT = Artifact(
     title="Shortfall of many decision problems against its bound",

@@ -84,8 +84,8 @@ _CIFAR = replace(
 # Scales and temperatures of the released networks, where they are not the paper's.
 _RELEASED: Mapping[str, Mapping[str, float | bool]] = {
     "imagenet": {"base_temperature": 0.8, "temperature": 0.7, "tuned": False},
-    "cifar10": {"matched_scale": 4.0, "conv_scale": 0.0, "tuned": False},
-    "cifar100": {"matched_scale": 0.5, "conv_scale": 0.5, "tuned": False},
+    "cifar10": {"prior_scale": 4.0, "conv_scale": 0.0, "tuned": False},
+    "cifar100": {"prior_scale": 0.5, "conv_scale": 0.5, "tuned": False},
 }
 
 

@@ -1,7 +1,8 @@
 """Configurations of the image artifacts (Section 6, Appendices E and G)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,7 @@ class EpinetRecipe:
     Attributes:
         index_dim: dimension of the index.
         hidden: sizes of the hidden layers.
-        matched_scale: scale of the prior of the epinet's own architecture.
+        prior_scale: scale of the matched prior, of the epinet's own architecture.
         conv_scale: scale of the ensemble of small conv nets on the image.
         conv: these conv nets.
         num_index_samples: index samples per step.
@@ -58,7 +59,7 @@ class EpinetRecipe:
 
     index_dim: int
     hidden: tuple[int, ...]
-    matched_scale: float = 1.0
+    prior_scale: float = 1.0
     conv_scale: float = 1.0
     conv: ConvRecipe = ConvRecipe()
     num_index_samples: int = 5
@@ -91,45 +92,52 @@ class BaselineRecipe:
     training: Training | None = None
 
 
-ABLATION_ROWS = (
-    "index dimension",
-    "hidden layers",
-    "matched prior scale",
-    "conv prior scale",
-    "L2 decay",
-    "index samples",
-    "label smoothing",
-    "temperature",
-)
+_FIELDS = {
+    "index dimension": "index_dim",
+    "hidden layers": "hidden",
+    "matched prior scale": "prior_scale",
+    "conv prior scale": "conv_scale",
+    "L2 decay": "l2",
+    "index samples": "num_index_samples",
+    "label smoothing": "label_smoothing",
+    "temperature": "temperature",
+}
+
+ABLATION_ROWS = tuple(_FIELDS)
 """The rows of Figure 14."""
 
+Recipe = TypeVar("Recipe")
 
-def changed(recipe: EpinetRecipe, row: str, value: float) -> EpinetRecipe:
-    """Return a recipe with another value of one factor."""
-    if row == "hidden layers":
-        return replace(recipe, hidden=recipe.hidden[:1] * int(value))
-    if row in ("L2 decay", "label smoothing"):
-        name = {"L2 decay": "l2", "label smoothing": "label_smoothing"}[row]
-        return replace(recipe, training=replace(recipe.training, **{name: value}))
-    if row in ("index dimension", "index samples"):
-        name = {"index dimension": "index_dim", "index samples": "num_index_samples"}[row]
-        return replace(recipe, **{name: int(value)})
-    name = {"matched prior scale": "matched_scale", "conv prior scale": "conv_scale"}.get(row, "temperature")
-    return replace(recipe, **{name: value})
+
+def changed(recipe: Recipe, factor: str, value: Any) -> Recipe:
+    """Return a recipe with another value of one factor.
+
+    Args:
+        recipe: any dataclass of an epinet, whatever trains it.
+        factor: a row of Figure 14, or a field; also one of how it is trained.
+        value: the value; for hidden layers, their number.
+    """
+    name, own = _FIELDS.get(factor, factor), cast(Any, recipe)
+    if not hasattr(own, name):
+        return replace(own, training=changed(own.training, name, value))
+    before = getattr(own, name)
+    if isinstance(before, tuple) and not isinstance(value, tuple):
+        value = before[:1] * int(value)
+    return replace(own, **{name: int(value) if type(before) is int else value})
+
+
+def variants(recipe: Recipe, factors: Iterable[tuple[str, Sequence[Any]]]) -> Iterator[tuple[str, Any, Recipe]]:
+    """Yield an ablation: each factor at each of its values, with the recipe that has it."""
+    for factor, values in factors:
+        for value in values:
+            yield factor, value, changed(recipe, factor, value)
 
 
 def tuned_value(recipe: EpinetRecipe, row: str) -> float:
-    """Return the value of a factor in a recipe."""
-    return {
-        "index dimension": recipe.index_dim,
-        "hidden layers": len(recipe.hidden),
-        "matched prior scale": recipe.matched_scale,
-        "conv prior scale": recipe.conv_scale,
-        "L2 decay": recipe.training.l2,
-        "index samples": recipe.num_index_samples,
-        "label smoothing": recipe.training.label_smoothing,
-        "temperature": recipe.temperature,
-    }[row]
+    """Return the value of a row of Figure 14 in a recipe."""
+    name = _FIELDS[row]
+    value = getattr(recipe if hasattr(recipe, name) else recipe.training, name)
+    return len(value) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,7 +233,7 @@ PAIRS = Protocol(
     num_test=1000,
     sizes=(160, 224, 288, 352),
     training=Training(epochs=15),
-    epinet=EpinetRecipe(index_dim=8, hidden=(15,), matched_scale=0.5, conv_scale=0.5, training=Training(epochs=10)),
+    epinet=EpinetRecipe(index_dim=8, hidden=(15,), prior_scale=0.5, conv_scale=0.5, training=Training(epochs=10)),
     ablation=_ABLATION,
 )
 """What tier laptop has instead of ImageNet: pairs of digits, 100 classes."""
@@ -240,7 +248,7 @@ DIGITS = Protocol(
     num_test=400,
     sizes=(128, 160, 192, 224, 256),
     training=Training(epochs=100),
-    epinet=EpinetRecipe(index_dim=10, hidden=(20,), matched_scale=0.5, conv_scale=0.5, training=Training(epochs=100)),
+    epinet=EpinetRecipe(index_dim=10, hidden=(20,), prior_scale=0.5, conv_scale=0.5, training=Training(epochs=100)),
 )
 """What it has instead of CIFAR-10: single digits, few of them."""
 

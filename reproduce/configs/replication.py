@@ -4,9 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-CORRUPTIONS = ("noise", "blur", "contrast")
-"""Corruptions, each at several strengths; rotations have none."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
@@ -223,16 +220,6 @@ class Study:
     )
     num_controls: int = 3
     factors: tuple[tuple[str, tuple[Any, ...]], ...] = FACTORS
-
-    def variants(self) -> list[tuple[str, str, Recipe]]:
-        """Return the cold recipe, and it with one factor changed: factor, value in words, recipe."""
-        recipe = dict(self.recipes)["cold"]
-        changed = [
-            (factor, str(value), replace(recipe, **{factor: value}))
-            for factor, values in self.factors
-            for value in values
-        ]
-        return [("none", "cold", recipe), *changed]
 
 
 @dataclass(frozen=True, kw_only=True)

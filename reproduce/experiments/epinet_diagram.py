@@ -14,7 +14,7 @@ from epinet_eqx.combinators import Prior
 from epinet_eqx.epinet import Epinet, MLPEpinet, NetworkEnsemble, Reads, TermInput, mlp_prior
 from epinet_eqx.networks import MLP, FunctionNetwork, Linear
 
-from ..configs import EpinetDiagram
+from ..artifacts.fig04 import EpinetDiagram
 from ..record import Row
 
 

@@ -82,7 +82,7 @@ def epinet_on(
         out_size=num_classes,
         index_dim=recipe.index_dim,
         hidden=recipe.hidden,
-        prior_scale=jnp.asarray(recipe.matched_scale),
+        prior_scale=jnp.asarray(recipe.prior_scale),
         priors=(Prior(conv, jnp.asarray(recipe.conv_scale)),),
         key=key,
     )

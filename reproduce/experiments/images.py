@@ -12,7 +12,7 @@ from jaxtyping import PRNGKeyArray
 from epinet_eqx import Tempered
 from epinet_eqx.metrics import joint_log_loss
 
-from ..configs.images import Part, changed
+from ..configs.images import Part, variants
 from ..inputs import NOTHING, Inputs
 from ..record import Row
 from .image_agents import Agent, Backend, Seed, Trainer, run_training
@@ -73,7 +73,7 @@ def _scores(lab: Lab, family: str) -> Rows:
 def _control_agents(lab: Lab) -> Iterator[Agent]:
     """Yield the epinet without a prior, and a deterministic head of its capacity."""
     size, recipe = lab.protocol.sizes[0], lab.protocol.epinet
-    yield lab.epinet(size, replace(recipe, matched_scale=0.0, conv_scale=0.0), name="epinet without prior")
+    yield lab.epinet(size, replace(recipe, prior_scale=0.0, conv_scale=0.0), name="epinet without prior")
     yield lab.head(size)
 
 
@@ -87,11 +87,9 @@ def _ablation_agents(lab: Lab) -> Iterator[tuple[str, float, Agent]]:
     """Yield epinets on the smallest base, one factor at a time."""
     size, recipe = lab.protocol.sizes[0], lab.protocol.epinet
     yield "default", 0.0, lab.default_epinet(size)
-    for row, values in lab.protocol.ablation:
-        for value in values:
-            # A temperature needs no training of its own.
-            changes = row != "temperature"
-            yield row, value, lab.epinet(size, changed(recipe, row, value)) if changes else lab.default_epinet(size)
+    for row, value, own in variants(recipe, lab.protocol.ablation):
+        # A temperature needs no training of its own.
+        yield row, value, lab.default_epinet(size) if row == "temperature" else lab.epinet(size, own)
 
 
 def _ablation(lab: Lab) -> Rows:

@@ -11,7 +11,8 @@ from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 from epinet_eqx import AbstractENN, Draws, predict
 from epinet_eqx.indices import AbstractIndex, GaussianIndex
 
-from ..configs import EnnRabbitDuck, RabbitDuck
+from ..artifacts.fig01 import RabbitDuck
+from ..artifacts.fig03 import EnnRabbitDuck
 from ..record import Row
 
 CLASSES = ("R", "D")

@@ -13,13 +13,14 @@ from jaxtyping import PRNGKeyArray
 from epinet_eqx.combinators import Mirrored
 from epinet_eqx.epinet import Epinet
 
+from ..configs.images import variants
 from ..configs.replication import Recipe, StudyPart
 from ..inputs import Inputs
 from ..record import Row
 from .replication_bank import parameters_of
 from .replication_controls import Candidates, controls
 from .replication_human import human_rows
-from .replication_lab import Lab, count_parameters, member
+from .replication_lab import Lab, count_parameters
 from .replication_rows import Agent, Bench, Rows, averaged
 from .replication_scores import outputs_of
 from .replication_shift import dyad_rows, shift_rows
@@ -63,7 +64,7 @@ class Session:
         # What is chosen after training makes no other epinet.
         trained = replace(recipe, mirrored=False, allowance=0.0)
         if trained not in self._epinets:
-            self._epinets[trained] = member(self.lab.epinets(self.network, [trained], [0]), 0)
+            self._epinets[trained] = self.lab.epinet(self.network, trained)
         return self._epinets[trained]
 
     def agent(self, recipe: Recipe, count: int, /, **known: Any) -> Agent:
@@ -181,10 +182,10 @@ def _controls(session: Session) -> Rows:
 def _ablation(session: Session) -> Rows:
     """Return one factor at a time from the cold recipe, at the temperature that suits each."""
     study, rows = session.study, []
-    for factor, value, recipe in study.variants():
-        agent = session.agent(recipe, study.num_samples, agent="epinet", factor=factor, value=value)
-        shared = {"taus": (study.tau,), "counts": (study.num_samples,), "base": session.network}
-        rows += session.bench.rows(agent, **shared)
+    recipe = dict(study.recipes)["cold"]
+    for factor, value, own in (("none", "cold", recipe), *variants(recipe, study.factors)):
+        agent = session.agent(own, study.num_samples, agent="epinet", factor=factor, value=str(value))
+        rows += session.bench.rows(agent, taus=(study.tau,), counts=(study.num_samples,), base=session.network)
     return rows
 
 

@@ -11,16 +11,14 @@ from epinet_eqx.metrics import auroc
 
 from ..errors import ReproduceError
 from ..stats import rank_correlation
-from .replication_rows import Agent, Bench, Rows
-from .replication_scores import decompose, log_mean, log_probs
-from .replication_shift import Seen
+from .replication_rows import Agent, Bench, Rows, Seen
+from .replication_scores import BATCH, decompose, log_mean, log_probs, taken
 from .scoring import summary
 
 # How often labels are drawn for each pair.
 _NUM_DRAWS = 8
 # Images are ambiguous if fewer than this share of the annotators agree on one class.
 _AGREEMENT = 0.9
-_BATCH = 100
 
 
 def read_human(folder: Path) -> Float[np.ndarray, "images classes"]:
@@ -73,13 +71,9 @@ def human_rows(bench: Bench, network: str, agents: Seen) -> Rows:
     clear = shares.max(axis=1) >= _AGREEMENT
     clear_pairs = clear.reshape(-1, 2).all(axis=1)
     subsets = {"all": np.ones_like(clear_pairs), "clear": clear_pairs, "ambiguous": ~clear_pairs}
-    limit = bench.base(network)[0].marginal
     rows = []
-    for name, agent, _ in agents:
-        chosen = bench.choose(agent, np.inf if name == "ensemble" else limit)
-        agent, temperature = chosen.agent, chosen.temperature
-        x, _ = bench.at(agent.x, positions)
-        found = _losses(agent, x, temperature, drawn, shares)
+    for name, agent, temperature, _ in bench.at_best(network, agents):
+        found = _losses(agent, taken(agent.x, positions), temperature, drawn, shares)
         wrong = found["predicted"] != labels
         right, mistaken = (found["epistemic"][clear & which] for which in (~wrong, wrong))
         # Without any mistake, or with nothing else, there is nothing to detect.
@@ -116,9 +110,8 @@ def _losses(
 ) -> dict[str, np.ndarray]:
     """Return joint losses of the draws, losses against the annotators, and the parts of the entropy, in batches."""
     found: dict[str, list[np.ndarray]] = {}
-    for start in range(0, len(shares), _BATCH):
-        own = {name: leaf[start : start + _BATCH] for name, leaf in x.items()} if isinstance(x, dict) else None
-        log_p = log_probs(agent.enn, agent.draws, x[start : start + _BATCH] if own is None else own, temperature)
+    for start in range(0, len(shares), BATCH):
+        log_p = log_probs(agent.enn, agent.draws, taken(x, slice(start, start + BATCH)), temperature)
         mixture, aleatoric, epistemic = decompose(log_p)
         pairs = log_p.reshape(len(log_p) // 2, 2, *log_p.shape[1:])
         at = slice(start // 2, start // 2 + len(pairs))

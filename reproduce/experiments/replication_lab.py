@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int, PRNGKeyArray
 
 from epinet_eqx import named_keys
 from epinet_eqx.combinators import Prior
@@ -20,7 +20,7 @@ from epinet_eqx.data import IMAGENET_NORMALIZATION, stored_base
 from epinet_eqx.epinet import Epinet, attach
 from epinet_eqx.indices import GaussianIndex
 from epinet_eqx.losses import Batch, CrossEntropy
-from epinet_eqx.training import EpochBatches, fit_many
+from epinet_eqx.training import EpochBatches, fit
 
 from ..configs.replication import BankConfig, Piece, Recipe
 from ..inputs import Inputs
@@ -143,61 +143,37 @@ class Lab:
         y = np.concatenate([self.piece(network, images)["y"] for images in sets])
         return Batch(x, y, np.arange(len(y), dtype=np.int32))
 
-    def epinets(self, network: str, recipes: Sequence[Recipe], seeds: Sequence[int]) -> Epinet:
-        """Return a stack of trained epinets, one per recipe; recipes may differ in prior scales and penalty only.
-
-        Args:
-            network: name of the base.
-            recipes: the recipes.
-            seeds: number of the seed of each.
-        """
-        first = recipes[0]
-        data = self.training_data(network, first)
-        example = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), data.x)
-        keys = jnp.stack([jr.fold_in(self.key_of(f"{network} epinet"), seed) for seed in seeds])
-
-        def make(scale: Array, conv_scale: Array, key: PRNGKeyArray) -> Epinet:
-            basis = StoredBasis(GaussianIndex(first.index_dim))
-            priors = (Prior(basis, conv_scale),) if first.conv_scale > 0 else ()
-            return attach(
-                stored_base,
-                out_size=_NUM_CLASSES,
-                index_dim=first.index_dim,
-                example=example,
-                hidden=first.hidden,
-                prior_scale=scale,
-                priors=priors,
-                key=key,
-            )
-
-        scales = jnp.asarray([recipe.prior_scale for recipe in recipes])
-        conv_scales = jnp.asarray([recipe.conv_scale for recipe in recipes])
-        enns = eqx.filter_vmap(make)(scales, conv_scales, keys)
-        smoothing = [recipe.label_smoothing for recipe in recipes]
-        loss = eqx.filter_vmap(lambda l2, smoothing: CrossEntropy(l2=l2, label_smoothing=smoothing))(
-            jnp.asarray([recipe.l2 for recipe in recipes]), jnp.asarray(smoothing)
+    def epinet(self, network: str, recipe: Recipe) -> Epinet:
+        """Return an epinet on a network, trained."""
+        data = self.training_data(network, recipe)
+        # The first of several seeds.
+        init_key, fit_key = (jr.fold_in(self.key_of(f"{network} {name}"), 0) for name in ("epinet", "training"))
+        basis = Prior(StoredBasis(GaussianIndex(recipe.index_dim)), jnp.asarray(recipe.conv_scale))
+        enn = attach(
+            stored_base,
+            out_size=_NUM_CLASSES,
+            index_dim=recipe.index_dim,
+            example=jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), data.x),
+            hidden=recipe.hidden,
+            prior_scale=jnp.asarray(recipe.prior_scale),
+            priors=(basis,) if recipe.conv_scale > 0 else (),
+            key=init_key,
         )
-        num_steps = max(1, first.epochs * len(data.y) // first.batch_size)
-        fitted = fit_many(
-            enns,
+        num_steps = max(1, recipe.epochs * len(data.y) // recipe.batch_size)
+        fitted = fit(
+            enn,
             data,
-            loss,
+            CrossEntropy(l2=recipe.l2, label_smoothing=recipe.label_smoothing),
             num_steps=num_steps,
-            batch_size=min(first.batch_size, len(data.y)),
+            batch_size=min(recipe.batch_size, len(data.y)),
             sampling=EpochBatches,
-            optimizer=_optimizer(first.optimizer, first.learning_rate, num_steps),
-            num_index_samples=first.num_index_samples,
-            loss_axis=0,
+            optimizer=_optimizer(recipe.optimizer, recipe.learning_rate, num_steps),
+            num_index_samples=recipe.num_index_samples,
             progress=False,
-            key=self.key_of(f"{network} training"),
+            key=fit_key,
         ).enn
         assert isinstance(fitted, Epinet)
         return fitted
-
-
-def member(stack: Epinet, number: int) -> Epinet:
-    """Return one of a stack of ENNs."""
-    return jax.tree.map(lambda leaf: leaf[number] if eqx.is_array(leaf) else leaf, stack)
 
 
 def count_parameters(enn: Epinet) -> int:

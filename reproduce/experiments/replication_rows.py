@@ -1,10 +1,10 @@
 """Rows of results of the replication: losses at a temperature chosen on held-out images, and beside the ensemble."""
 
 import functools as ft
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
@@ -15,7 +15,7 @@ from epinet_eqx.metrics import LossGrid
 
 from ..configs.replication import Study
 from .replication_lab import Lab
-from .replication_scores import BATCH
+from .replication_scores import BATCH, taken
 from .scoring import StoredParticles, best_place, losses_of, summary, values_at
 
 Rows = list[dict[str, Any]]
@@ -43,6 +43,10 @@ class Agent(NamedTuple):
     tag: Any = None
 
 
+Seen = Sequence[tuple[str, Agent, Callable[[str], Any]]]
+"""Agents by name, each with what it sees of other images."""
+
+
 class Chosen(NamedTuple):
     """An agent at the scale, and with the temperature, that were chosen by these losses."""
 
@@ -67,7 +71,7 @@ class Bench:
 
     def at(self, x: Any, positions: Int[np.ndarray, " images"]) -> tuple[Any, np.ndarray]:
         """Return inputs and labels of some test images."""
-        return jax.tree.map(lambda leaf: leaf[positions], x), self.lab.labels("test")[positions]
+        return taken(x, positions), self.lab.labels("test")[positions]
 
     def agent(self, enn: AbstractENN, x: Any, count: int, /, **known: Any) -> Agent:
         """Return an ENN as an agent, at so many indices."""
@@ -140,6 +144,18 @@ class Bench:
         chosen = self.choose(agent)
         found = self.losses(agent, self.lab.split.evaluation, (chosen.temperature,), (1,))
         return chosen, values_at(found, 0, 1)["marginal"][-1]
+
+    def at_best(self, network: str, agents: Seen) -> Iterator[tuple[str, Agent, float, Callable[[str], Any]]]:
+        """Yield agents at the scale that suits each, with its temperature and what it sees of other images.
+
+        Args:
+            network: the base, whose marginal loss must not be exceeded where these are chosen.
+            agents: the agents; an ensemble has no base.
+        """
+        limit = self.base(network)[0].marginal
+        for name, agent, see in agents:
+            chosen = self.choose(agent, np.inf if name == "ensemble" else limit)
+            yield name, chosen.agent, chosen.temperature, see
 
     def rows(
         self,

@@ -4,12 +4,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PyTree, Shaped
+from jaxtyping import Array, Float, Int, PyTree, Shaped
 
 from epinet_eqx import AbstractENN, Draws
 
 BATCH = 100
 """Images whose outputs at all indices are held at a time."""
+
+
+def taken(x: PyTree[np.ndarray], positions: slice | Int[np.ndarray, " images"]) -> PyTree[np.ndarray]:
+    """Return some of the inputs."""
+    return jax.tree.map(lambda leaf: leaf[positions], x)
 
 
 def outputs_of(

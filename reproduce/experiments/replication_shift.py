@@ -1,20 +1,14 @@
 """Augmented dyadic sampling, and detection of rotated and corrupted images."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float
 
 from epinet_eqx.metrics import auroc
 
 from .replication_images import shifts
-from .replication_rows import Agent, Bench, Rows
-from .replication_scores import decompose, log_mean, log_probs
+from .replication_rows import Bench, Rows, Seen
+from .replication_scores import decompose, log_mean, log_probs, taken
 from .scoring import TAU, summary, values_at
-
-Seen = Sequence[tuple[str, Agent, Callable[[str], Any]]]
-"""Agents by name, each with what it sees of other images."""
 
 
 def dyad_rows(bench: Bench, network: str, agents: Seen) -> Rows:
@@ -26,18 +20,15 @@ def dyad_rows(bench: Bench, network: str, agents: Seen) -> Rows:
         agents: the agents.
     """
     lab, study = bench.lab, bench.study
-    limit = bench.base(network)[0].marginal
     in_evaluation = np.isin(np.arange(study.bank.num_dyads), lab.split.evaluation).reshape(-1, 2)
     pairs = np.flatnonzero(in_evaluation.all(axis=1))
     images = np.stack([2 * pairs, 2 * pairs + 1], axis=1).reshape(-1)
     draws = (TAU * pairs[:, None] + np.arange(TAU)[None, :]).reshape(-1)
     rows = []
-    for name, agent, see in agents:
-        chosen = bench.choose(agent, np.inf if name == "ensemble" else limit)
-        agent, temperature = chosen.agent, chosen.temperature
+    for name, agent, temperature, see in bench.at_best(network, agents):
         plain = values_at(bench.losses(agent, images, (temperature,), (TAU,)), 0)["joint"][0]
         labels = lab.labels("dyads")[draws]
-        log_p = log_probs(agent.enn, agent.draws, _taken(see("dyads"), draws), temperature)
+        log_p = log_probs(agent.enn, agent.draws, taken(see("dyads"), draws), temperature)
         own = log_p[np.arange(len(labels)), :, labels].reshape(len(pairs), TAU, -1)
         drawn = -log_mean(own.sum(axis=1), axis=-1)
         rows += [
@@ -65,19 +56,15 @@ def shift_rows(bench: Bench, network: str, agents: Seen) -> Rows:
         agents: the agents.
     """
     lab, study = bench.lab, bench.study
-    limit = bench.base(network)[0].marginal
     count = study.bank.num_shifted
     clean = lab.split.evaluation[lab.split.evaluation < count]
     rows = []
-    for name, agent, see in agents:
-        chosen = bench.choose(agent, np.inf if name == "ensemble" else limit)
-        agent, temperature = chosen.agent, chosen.temperature
-        x, _ = bench.at(agent.x, clean)
-        inside = _scores(log_probs(agent.enn, agent.draws, x, temperature))
+    for name, agent, temperature, see in bench.at_best(network, agents):
+        inside = _scores(log_probs(agent.enn, agent.draws, taken(agent.x, clean), temperature))
         shifted = see("shifted")
         for number, (kind, strength) in enumerate(shifts()):
             positions = number * count + clean
-            log_p = log_probs(agent.enn, agent.draws, _taken(shifted, positions), temperature)
+            log_p = log_probs(agent.enn, agent.draws, taken(shifted, positions), temperature)
             outside = _scores(log_p)
             labels = lab.labels("shifted")[positions]
             wrong = np.argmax(decompose(log_p)[0], axis=-1) != labels
@@ -93,11 +80,6 @@ def shift_rows(bench: Bench, network: str, agents: Seen) -> Rows:
                 }
             )
     return rows
-
-
-def _taken(x: Any, positions: np.ndarray) -> Any:
-    """Return some of the inputs."""
-    return {name: leaf[positions] for name, leaf in x.items()} if isinstance(x, dict) else x[positions]
 
 
 def _scores(log_p: Float[np.ndarray, "images samples classes"]) -> dict[str, Float[np.ndarray, " images"]]:

@@ -27,8 +27,8 @@ from epinet_eqx.decisions import (
 )
 from epinet_eqx.indices import GaussianIndex
 
+from ..artifacts.thm1 import MarginalsInsufficientRun
 from ..closed_forms import largest_reward
-from ..configs import MarginalsInsufficientRun
 from ..record import Row
 from .rabbit_duck import Ambiguous, Insufficient, SignIndex, drawings
 

@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from epinet_eqx import named_keys
 from epinet_eqx.decisions import joint_kl, shortfall
 
-from ..configs import ShortfallProblems, ShortfallSearch
+from ..artifacts.thm2 import ShortfallProblems, ShortfallSearch
 from ..record import Row
 
 _BATCH = 500

@@ -8,7 +8,7 @@ from jaxtyping import Float64, PRNGKeyArray
 
 from epinet_eqx import Draws, named_keys, predict
 
-from ..configs import BNNAgreement, CounterExample
+from ..artifacts.thm3 import BNNAgreement, CounterExample
 from ..record import Row
 from .bnns import BNN, BNNS
 from .generators import numpy_generator

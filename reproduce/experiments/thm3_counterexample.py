@@ -15,7 +15,7 @@ from epinet_eqx import AbstractENN, Draws, named_keys, predict
 from epinet_eqx.bayes import BayesByBackprop, Ensemble, LinearHypermodel, Transport
 from epinet_eqx.indices import GaussianIndex
 
-from ..configs import CounterExample
+from ..artifacts.thm3 import CounterExample
 from ..record import Row
 from .generators import numpy_generator
 from .linear_gaussian import LinearNetwork

@@ -4,7 +4,7 @@ from jaxtyping import PRNGKeyArray
 
 from epinet_eqx import named_keys
 
-from ..configs import EpinetOnData
+from ..artifacts.thm4 import EpinetOnData
 from ..record import Row
 from .generators import numpy_generator
 from .linear_gaussian import draw_problem

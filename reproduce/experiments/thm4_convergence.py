@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Float64, PRNGKeyArray
 
-from ..configs import EpinetOnData
+from ..artifacts.thm4 import EpinetOnData
 from ..record import Row
 from .gaussian_distances import kl_divergence, wasserstein
 from .generators import numpy_generator

@@ -16,7 +16,7 @@ from epinet_eqx.indices import GaussianIndex
 from epinet_eqx.losses import Batch, SquaredLoss, mean_loss
 from epinet_eqx.training import fit
 
-from ..configs import EpinetTraining
+from ..artifacts.thm4 import EpinetTraining
 from ..record import Row
 from .gaussian_distances import kl_divergence
 from .linear_gaussian import (

@@ -25,7 +25,7 @@ from scipy import stats
 from epinet_eqx import named_keys, pitman_yor
 from epinet_eqx.networks import FunctionNetwork
 
-from ..configs.thm5 import UrnIdentities, UrnSamples
+from ..artifacts.thm5 import UrnIdentities, UrnSamples
 from ..record import Row
 
 # Predictions of the base at four inputs, from nearly certain to level.
