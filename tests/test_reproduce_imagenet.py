@@ -151,10 +151,10 @@ def test_an_ablation_changes_one_field():
 
 
 def test_units_are_of_networks_and_of_ensembles_that_grow():
-    units = BankStudy(parts=("base", "ensemble"), ends_parts=("recommended",)).units()
-    assert len(units) == 2 + 7 + 6
+    units = BankStudy(parts=("base", "ensemble"), first_parts=("departures",)).units()
+    assert len(units) == 1 + 7 + 6
     assert [len(unit.networks) for name, unit in units.items() if name.startswith("ensemble")] == [2, 3, 4, 5, 6, 7]
-    assert units["recommended-squeezenet1_1"] == BankPart(bank=Bank(), part="recommended", networks=("squeezenet1_1",))
+    assert units["departures-resnet50"] == BankPart(bank=Bank(), part="departures", networks=("resnet50",))
     assert set(_imagenet.NAMES) == set(NETWORKS)
 
 
