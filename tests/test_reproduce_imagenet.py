@@ -137,7 +137,7 @@ def test_a_baseline_is_added_by_two_files(data, split, monkeypatch):
 def test_a_head_that_spoils_the_marginal_loss_is_not_chosen(data, split, getkey):
     tuning = split.parts(paired(data, split), 0).tuning
     good, spoiled = (PairPosterior(lambda x: x, jnp.full((6, 5), variance)) for variance in (1e-6, 1e4))
-    enn, temperature = choose([spoiled, good], tuning, FOLDS, 4, key=getkey())
+    enn, temperature, _ = choose([spoiled, good], tuning, FOLDS, 4, key=getkey())
     assert enn is good and temperature in FOLDS.temperatures
 
 
