@@ -10,6 +10,7 @@ import jax.random as jr
 import optax
 
 import epinet_eqx as epi
+from epinet_eqx.epinet import MLPEpinet
 from epinet_eqx.losses import Batch, CrossEntropy
 from epinet_eqx.networks import FunctionNetwork
 
@@ -70,7 +71,8 @@ def main() -> list[Ratio]:
     y = jr.randint(label_key, (EXAMPLES,), 0, CLASSES)
     base = FunctionNetwork(lambda x: (x["logits"], x["features"]))
     enn = epi.attach(base, example=jax.tree.map(lambda leaf: leaf[0], x), index_dim=INDEX_DIM, key=model_key)
-    prior = enn.priors[0].enn.content
+    learnable, prior = enn.learnable, enn.priors[0].enn.content
+    assert isinstance(learnable, MLPEpinet) and isinstance(prior, MLPEpinet)
     optimizer = optax.sgd(RATE, momentum=0.9, nesterov=True)
     ours = ft.partial(
         epi.training.fit,
@@ -84,7 +86,7 @@ def main() -> list[Ratio]:
         progress=False,
         key=train_key,
     )
-    theirs = ft.partial(by_hand, weights_of(enn.learnable.layers), weights_of(prior.layers), x, y, train_key)
+    theirs = ft.partial(by_hand, weights_of(learnable.layers), weights_of(prior.layers), x, y, train_key)
     seconds, by_hand_seconds = minimum_times(
         [lambda: eqx.filter(ours().enn, eqx.is_array), theirs], rounds=3, clock=time.process_time
     )
