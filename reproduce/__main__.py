@@ -161,6 +161,18 @@ def _restore(chosen: Sequence[Artifact], output: Output) -> int:
     return 0
 
 
+def _by_default(chosen: list[Artifact], arguments: argparse.Namespace, variant: Variant) -> list[Artifact]:
+    """Return the artifacts that are meant where none is named."""
+    if variant.name:
+        # The rest of a session has no other data; one that has nothing else is refused below.
+        return [entry for entry in chosen if entry.plan] or chosen
+    if arguments.command == "run":
+        for entry in chosen:
+            if arguments.tier in entry.on_request:
+                _say(f"{entry.id} is left out, since it would show {entry.data}; `--only {entry.id}` computes it.")
+    return [entry for entry in chosen if arguments.tier not in entry.on_request]
+
+
 def _choose(arguments: argparse.Namespace) -> tuple[list[Artifact], Output]:
     """Return the artifacts and the output folder that a command names."""
     if arguments.tier not in TIERS:
@@ -170,6 +182,8 @@ def _choose(arguments: argparse.Namespace) -> tuple[list[Artifact], Output]:
     chosen = select(only, arguments.session, tier=arguments.tier, variant=variant)
     if not chosen:
         raise UsageError(f"`--only` must name artifacts of the session {arguments.session}; got {', '.join(only)}.")
+    if not only and arguments.command != "list":
+        chosen = _by_default(chosen, arguments, variant)
     if variant.name:
         others = [entry.id for entry in chosen if not entry.plan]
         if others:

@@ -71,6 +71,8 @@ class Artifact:
         order: its place within the session; those of one place are sorted by id.
         seed: seed of all its units. Artifacts that share records share the seed, no others do.
         tiers: the configuration at each tier that it has, smallest first.
+        on_request: tiers at which it is computed only by its name or on data that are chosen, because what it shows
+            there stands in for data that are not at hand.
         run: `module:function` in `reproduce.experiments`; the function maps a unit and `key=` to rows of results. With
             `groups` it maps several units and the key of all to a list of such rows.
         groups: name of a function of the same module that splits units into those that are computed at once.
@@ -100,6 +102,7 @@ class Artifact:
     order: int = 0
     seed: int
     tiers: Mapping[str, Config]
+    on_request: tuple[str, ...] = ()
     run: str
     groups: str = ""
     plan: str = ""
@@ -122,6 +125,10 @@ class Artifact:
     def folder(self) -> str:
         """The folder of its records."""
         return self.records or self.id
+
+    def minutes_of_session(self, tier: str) -> float:
+        """Return the minutes that it adds to its session; none where it is computed on request only."""
+        return 0.0 if tier in self.on_request else self.minutes.get(tier, 0.0)
 
     def at(self, tier: str, variant: Variant = DEFAULT) -> "Artifact":
         """Return the artifact as it is computed at a tier."""

@@ -274,6 +274,8 @@ def make_imagenet(images: pathlib.Path, work: pathlib.Path, target: pathlib.Path
             "one further image of each class, most likely a training image, as `train`; 224 x 224 crops. `augmented`: "
             f"ten cropped and flipped draws of each of {NUM_AUGMENTED} pairs of validation images.",
         )
+    if not index:
+        raise OSError("No bank was made: no network could be had. What is missing is named above.")
     _pack_augmented(list(index), images, work, target)
 
 

@@ -10,6 +10,7 @@ from enn_tables import Counting, Linear, Table, Traces
 
 import epinet_eqx as epi
 from epinet_eqx._counts import dyadic_cases
+from epinet_eqx._draws import map_batches
 from epinet_eqx._scores import check_data, stream_scores
 from epinet_eqx.likelihoods import Categorical, Gaussian
 from epinet_eqx.metrics import (
@@ -90,6 +91,8 @@ def test_one_pass_for_all_temperatures_numbers_of_labels_and_of_indices(gaussian
     grid = loss_grid(Counting(gaussian, traces), x, y, draws, **axes)
     # The shape of an output once, and one embedding in the program, whatever is asked for.
     assert traces.count == 2
+    fewer = loss_grid(gaussian, x, y, draws, **axes, with_error=False)
+    assert fewer.error is None and fewer.losses(10).error is None and close(fewer.marginal, grid.marginal)
     for place, temperature in enumerate(axes["temperatures"]):
         for position, count in enumerate(axes["sample_counts"]):
             for tau in axes["taus"]:
@@ -113,6 +116,18 @@ def test_grid_of_a_finite_support_and_of_a_regression(getkey):
     assert scaled.error is None and same(
         scaled.losses(3), log_losses(enn, x, y, draws, tau=3, likelihood=Gaussian(0.5))
     )
+
+
+def test_batches_of_inputs_are_of_nearly_equal_size():
+    sizes = []
+
+    def double(x):
+        sizes.append(x.shape[0])
+        return 2 * x
+
+    assert np.array_equal(map_batches(double, jnp.arange(9), length=9, batch_size=8), 2 * np.arange(9))
+    # Five and four, not eight and one: the second is padded to the first.
+    assert set(sizes) == {5}
 
 
 def test_indices_are_shared_by_all_inputs(gaussian, data, getkey):

@@ -1,6 +1,8 @@
 """Folds of shipped banks: images never seen before they are judged, losses of the library, rows of blocks."""
 
 import dataclasses
+import json
+import types
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +11,10 @@ import numpy as np
 import pytest
 
 from epinet_eqx.data import LinearLayer, PackedBank, pack_bank
+from epinet_eqx.weights import PRETRAINED
+from reproduce import banks
 from reproduce.configs.banked import Folds, StoredEpinet
-from reproduce.experiments.banked import Split, cooled, judged_rows, pitman_yor_rows, train_epinet
+from reproduce.experiments.banked import Chosen, Split, cooled, judged_rows, pitman_yor_rows, train_epinet
 from reproduce.experiments.scoring import StoredParticles, best_place, particles_batch
 from reproduce.stats import BLOCKS, mean_over, where
 
@@ -79,6 +83,15 @@ def test_an_epinet_has_a_row_for_each_number_of_indices(bank, split):
     np.testing.assert_allclose(cooled(data, 0.8).x["logits"], data.x["logits"] / 0.8, rtol=1e-6)
 
 
+def test_what_is_chosen_is_judged_at_its_own_temperature_and_says_so(bank, split):
+    data = particles_batch([bank.as_batch("val")])
+    one, key = StoredParticles(1), jr.key(1)
+    found = judged_rows(split, data, lambda fold, _: Chosen(one, 0.7, {"scale": fold}), counts=(1,), key=key, agent="a")
+    assert [row["scale"] for row in found] == [row["block"] // 2 for row in found] and len(found) == 10
+    fixed = judged_rows(split, data, lambda *_: one, counts=(1,), fixed=(0.7,), tuned=False, key=key, agent="a")
+    assert [{**row, "scale": own["scale"], "tuned": True} for row, own in zip(fixed, found, strict=True)] == found
+
+
 def test_an_untrained_epinet_is_the_one_that_training_begins_with(bank):
     data = bank.as_batch("val")
     untrained = train_epinet(data, dataclasses.replace(RECIPE, num_steps=0), key=jr.key(3))
@@ -115,3 +128,39 @@ def test_seeds_of_a_block_are_averaged_before_blocks_are_compared():
         for seed in range(2)
     ]
     assert BLOCKS.mean(rows, "joint") == mean_over([5.0, -4.0, 7.0])
+
+
+@pytest.fixture
+def photographs(tmp_path):
+    """A folder of a thousand images that no one decodes, one of each class."""
+    for name in ("val_0", "train_like"):
+        arrays = {"data": np.zeros(1000, np.uint8), "offsets": np.arange(1001), "labels": np.arange(1000)}
+        np.savez(tmp_path / f"{name}.npz", **arrays)
+    return tmp_path
+
+
+def refuse(name):
+    """Say what a registry that cannot be reached says."""
+    raise OSError(f"{name} could not be downloaded")
+
+
+def test_a_bank_is_made_of_the_networks_that_can_be_had(photographs, monkeypatch, capsys):
+    rng = np.random.default_rng(0)
+    layer = types.SimpleNamespace(weight=rng.normal(size=(1000, 4)), bias=np.zeros(1000))
+    features = rng.normal(size=(1000, 4))
+    rows = {"features": features, "logits": features @ layer.weight.T, "y": np.arange(1000)}
+    own = lambda name: (types.SimpleNamespace(linear=layer), None) if name == "squeezenet1_1" else refuse(name)  # noqa: E731
+    monkeypatch.setattr(banks, "pretrained", own)
+    monkeypatch.setattr(banks, "outputs", lambda *_: rows)
+    monkeypatch.setattr(banks, "_pack_augmented", lambda *_: None)
+    banks.make_imagenet(photographs, photographs, photographs / "bank")
+    assert list(json.loads((photographs / "bank" / "bank.json").read_text())["networks"]) == ["squeezenet1_1"]
+    assert PackedBank(photographs / "bank" / "squeezenet1_1.npz").splits == {"val": 1000, "train": 1000}
+    assert capsys.readouterr().err.count("is left out: ") == len(PRETRAINED) - 1
+
+
+def test_no_network_at_all_is_a_sentence(photographs, monkeypatch, capsys):
+    monkeypatch.setattr(banks, "pretrained", refuse)
+    with pytest.raises(OSError, match="No bank was made: no network could be had"):
+        banks.make_imagenet(photographs, photographs, photographs / "bank")
+    assert capsys.readouterr().err.count("could not be downloaded") == len(PRETRAINED)

@@ -19,6 +19,7 @@ from reproduce.claims import Verdict, at_least, at_most, equals
 from reproduce.configs.image_paper import Variant
 from reproduce.errors import UsageError
 from reproduce.files import write_atomically
+from reproduce.options import parser
 from reproduce.paths import REFERENCE
 from reproduce.record import Record, write_csv
 from reproduce.registry import REGISTRY, select
@@ -242,6 +243,23 @@ def test_temporary_files_of_killed_runs_are_deleted_a_day_later(tmp_path):
     os.utime(old, (0, 0))
     write_atomically(tmp_path / "x.json", b"{}")
     assert sorted(os.listdir(tmp_path)) == [new.name, "x.json"]
+
+
+def chosen(command):
+    """Return the ids of the artifacts that a command of the session of CIFAR is about."""
+    return [entry.id for entry in cli._choose(parser().parse_args([*command, "--session", "cifar"]))[0]]
+
+
+@pytest.mark.parametrize("command", ["run", "verify", "restore", "draw"])
+def test_a_stand_in_is_computed_on_request_only(command, capsys):
+    assert "fig11" not in chosen([command]) and chosen([command, "--only", "fig11"]) == ["fig11"]
+    assert ("fig11 is left out, since it would show digit pairs" in capsys.readouterr().out) == (command == "run")
+    assert "fig11" in chosen([command, "--tier", "smoke"]) and "fig11" in chosen(["list"])
+    assert REGISTRY["fig11"].minutes_of_session("laptop") == 0.0 < REGISTRY["fig11"].minutes_of_session("smoke")
+
+
+def test_other_data_are_for_the_figures_of_a_session_that_can_show_them():
+    assert chosen(["run", "--dataset", "digit_pairs"]) == ["fig10", "fig11"]
 
 
 def test_unknown_tier_of_an_artifact():

@@ -10,6 +10,7 @@ import pytest
 from train_toys import toy_arrays, toy_network
 
 from epinet_eqx import attach, named_keys, trainable_mask
+from epinet_eqx._tree import sum_of_squares
 from epinet_eqx.bayes import BayesByBackprop
 from epinet_eqx.losses import Batch, BernoulliBootstrap, CrossEntropy, GaussianKL, mean_loss
 from epinet_eqx.networks import MLP
@@ -54,6 +55,20 @@ def run(step, state, batch, num_steps=3):
     for _ in range(num_steps):
         state, metrics = step(state, batch)
     return state, metrics
+
+
+@pytest.mark.parametrize("size", [100, 2**16])
+def test_sums_of_squares_have_their_gradient_whatever_the_size(size, getkey):
+    # Beyond a size they are computed as a product.
+    tree = {"vector": jr.normal(getkey(), (size,)), "matrix": jr.normal(getkey(), (size // 10, 11)), "name": "x"}
+    arrays, rest = eqx.partition(tree, eqx.is_array)
+    total, gradient = jax.value_and_grad(lambda own: sum_of_squares(eqx.combine(own, rest)))(arrays)
+    expected = sum(float((np.asarray(leaf, np.float64) ** 2).sum()) for leaf in jax.tree.leaves(arrays))
+    np.testing.assert_allclose(total, expected, rtol=1e-5)
+    for found, leaf in zip(jax.tree.leaves(gradient), jax.tree.leaves(arrays), strict=True):
+        np.testing.assert_array_equal(found, 2 * leaf)
+    infinite = {**arrays, "vector": arrays["vector"].at[3].set(jnp.inf)}
+    assert not np.isfinite(sum_of_squares(infinite))
 
 
 def test_step_is_that_of_the_optimizer_on_the_mean_loss(getkey):

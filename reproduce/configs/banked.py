@@ -13,6 +13,8 @@ class Folds:
         num_tuning: images of the other folds that are kept from training, to choose temperatures on.
         tuning_samples: number of indices a temperature is chosen with.
         temperatures: candidates for what outputs are divided by.
+        chunk_size: how many indices are computed at a time: few where there are many classes, so that many images
+            share the weights that are contracted with an index.
         limit: number of images, for a quick look; None for all.
     """
 
@@ -21,6 +23,7 @@ class Folds:
     num_tuning: int = 400
     tuning_samples: int = 100
     temperatures: tuple[float, ...] = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0)
+    chunk_size: int = 16
     limit: int | None = None
 
 

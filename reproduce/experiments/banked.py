@@ -5,7 +5,8 @@ block by block (`reproduce.stats.BLOCKS`).
 """
 
 import functools as ft
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -42,6 +43,14 @@ class Parts(NamedTuple):
     training: Batch
     tuning: Batch
     test: Batch
+
+
+class Chosen(NamedTuple):
+    """An ENN and its temperature, both chosen on images that are not judged; `about` is what rows say of the choice."""
+
+    enn: AbstractENN
+    temperature: float
+    about: Mapping[str, Any] = MappingProxyType({})
 
 
 class Split:
@@ -166,7 +175,7 @@ def block_rows(
 def judged_rows(
     split: Split,
     data: Batch,
-    make: Callable[[int, Parts], AbstractENN],
+    make: Callable[[int, Parts], AbstractENN | Chosen],
     *,
     counts: tuple[int, ...],
     fixed: tuple[float, ...] = (1.0,),
@@ -180,7 +189,8 @@ def judged_rows(
     Args:
         split: the folds.
         data: all images.
-        make: returns the ENN of a fold, from its number and its images; it must not look at `test`.
+        make: returns the ENN of a fold, from its number and its images; it must not look at `test`. One that is
+            `Chosen` is judged at its own temperature only.
         counts: numbers of indices M, increasing.
         fixed: temperatures that are judged as they are.
         tuned: whether the temperature that is best on the tuning images is judged, too.
@@ -188,26 +198,30 @@ def judged_rows(
         key: random key of the indices.
         about: further columns.
     """
-    rows = []
-    for fold in range(split.folds.num_folds if num_folds is None else num_folds):
+    rows, folds = [], split.folds
+    for fold in range(folds.num_folds if num_folds is None else num_folds):
         parts = split.parts(data, fold)
-        enn = make(fold, parts)
+        enn, made = make(fold, parts), {}
         tuning_key, test_key = named_keys(jr.fold_in(key, fold), "tuning", "test")
-        temperatures = list(fixed)
-        if tuned:
-            draws = draws_of(enn, split.folds.tuning_samples, key=tuning_key)
-            temperatures.append(choose_temperature(enn, [parts.tuning], draws, split.folds.temperatures))
-        draws = draws_of(enn, counts[-1], key=test_key)
+        temperatures, given = list(fixed), len(fixed)
+        if isinstance(enn, Chosen):
+            enn, temperature, made = enn
+            temperatures, given = [temperature], 0
+        elif tuned:
+            draws = draws_of(enn, folds.tuning_samples, key=tuning_key, chunk_size=folds.chunk_size)
+            temperatures.append(choose_temperature(enn, [parts.tuning], draws, folds.temperatures))
+        draws = draws_of(enn, counts[-1], key=test_key, chunk_size=folds.chunk_size)
         found = losses_of(enn, [parts.test], draws, temperatures=temperatures, counts=counts)
         for place, temperature in enumerate(temperatures):
             rows += block_rows(
                 values_at(found, place),
                 found.sample_counts,
                 fold=fold,
-                blocks=split.folds.blocks_per_fold,
+                blocks=folds.blocks_per_fold,
                 exact=found.exact,
                 **about,
-                tuned=place == len(fixed),
+                **made,
+                tuned=place == given,
                 temperature=temperature,
             )
     return rows

@@ -5,18 +5,20 @@ bank's training-like images gives are rows of their own.
 """
 
 import dataclasses
+import functools as ft
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
-from epinet_eqx import AbstractENN, Tempered, named_keys
+from epinet_eqx import AbstractENN, named_keys
+from epinet_eqx.epinet import Epinet
 from epinet_eqx.losses import Batch
 
 from ..configs.banked import StoredEpinet
 from ..configs.imagenet import BankPart
-from .banked import Parts, Row, Split, bank_of, build_epinet, cooled, judged_rows, pitman_yor_rows, train_epinet
+from .banked import Chosen, Parts, Row, Split, bank_of, build_epinet, cooled, judged_rows, pitman_yor_rows, train_epinet
 from .imagenet_ablation import ablation_rows
 from .imagenet_costs import Counted, ensemble_cost, head_cost, network_cost
 from .imagenet_heads import choose, head_rows
@@ -67,93 +69,79 @@ def epinet_cost(name: str, recipe: StoredEpinet) -> Counted:
 def epinet_rows(
     config: BankPart,
     recipe: StoredEpinet,
+    make: Callable[[int, Parts], AbstractENN | Chosen],
     *,
-    agent: str,
-    training: Batch | None = None,
     key: PRNGKeyArray,
     **options: Any,
 ) -> list[Row]:
-    """Return the rows of epinets on a network, one trained for each fold.
+    """Return the rows of epinets on a network, one for each fold.
 
     Args:
         config: the network and the folds.
         recipe: the epinet.
-        agent: name of the rows.
-        training: images to train on; by default those of the other folds.
+        make: as for `judged_rows`.
         key: random key.
         options: of `judged_rows`.
     """
     (name,) = config.networks
     data = cooled(data_of(name), recipe.base_temperature)
-    init_key, test_key = named_keys(key, "epinet", "indices")
-
-    def make(fold: int, parts: Parts) -> AbstractENN:
-        return train_epinet(parts.training if training is None else training, recipe, key=jr.fold_in(init_key, fold))
-
-    options = {"counts": config.bank.counts, **options}
-    rows = judged_rows(split_of(config, len(data.y)), data, make, key=test_key, agent=agent, **options)
+    (test_key,) = named_keys(key, "indices")
+    rows = judged_rows(split_of(config, len(data.y)), data, make, key=test_key, **options)
     return with_costs(rows, epinet_cost(name, recipe), network=name, members=1)
 
 
+def trained(
+    recipe: StoredEpinet, *, training: Batch | None = None, key: PRNGKeyArray
+) -> Callable[[int, Parts], Epinet]:
+    """Return what trains the epinet of a fold, by default on the images of the others."""
+    (init_key,) = named_keys(key, "epinet")
+    return lambda fold, parts: train_epinet(
+        parts.training if training is None else training, recipe, key=jr.fold_in(init_key, fold)
+    )
+
+
 def _epinet(config: BankPart, key: PRNGKeyArray) -> list[Row]:
-    """Return the rows of the paper's epinet."""
-    bank = config.bank
-    counts = bank.more_counts if config.networks[0] in bank.long else bank.counts
-    return epinet_rows(config, bank.recipe, agent="epinet", counts=counts, key=key)
+    """Return the rows of the paper's epinet, and of one whose prior scale is chosen, too, on networks that have one.
 
-
-def _recommended(config: BankPart, key: PRNGKeyArray) -> list[Row]:
-    """Return the rows of epinets whose prior scale and temperature are both chosen on other folds."""
+    Scale and temperature are both chosen on images of other folds. Epinets of a fold begin with the same weights.
+    """
     bank, (name,) = config.bank, config.networks
-    data = data_of(name)
-    split = split_of(config, len(data.y))
-    settings: dict[int, tuple[float, float]] = {}
+    counts = bank.more_counts if name in bank.long else bank.counts
+    scales = (bank.recipe.prior_scale, *(bank.other_scales if name in bank.chosen else ()))
+    recipes = {scale: dataclasses.replace(bank.recipe, prior_scale=scale) for scale in scales}
+    makers = {scale: trained(recipe, key=key) for scale, recipe in recipes.items()}
+    plain: dict[int, Epinet] = {}
 
-    def make(fold: int, parts: Parts) -> AbstractENN:
-        init_key, choose_key = named_keys(jr.fold_in(key, fold), "epinet", "choose")
-        recipes = [dataclasses.replace(bank.recipe, prior_scale=scale) for scale in bank.prior_scales]
-        made = [train_epinet(parts.training, recipe, key=init_key) for recipe in recipes]
-        samples, excess = split.folds.tuning_samples, bank.most_excess
-        enn, temperature = choose(made, parts.tuning, split.folds, samples, excess=excess, key=choose_key)
-        scale = next(scale for scale, own in zip(bank.prior_scales, made, strict=True) if own is enn)
-        settings[fold] = temperature, scale
-        return Tempered(enn, temperature)
+    def make(fold: int, parts: Parts) -> Epinet:
+        plain[fold] = makers[scales[0]](fold, parts)
+        return plain[fold]
 
-    counts = bank.counts[-1:]
-    rows = judged_rows(split, data, make, counts=counts, tuned=False, key=key, agent="epinet, recommended")
-    chosen = {row["block"]: settings[row["block"] // split.folds.blocks_per_fold] for row in rows}
-    rows = [
-        {**row, "tuned": True, "temperature": chosen[row["block"]][0], "prior_scale": chosen[row["block"]][1]}
-        for row in rows
-    ]
-    return with_costs(rows, epinet_cost(name, bank.recipe), network=name, members=1)
+    rows = epinet_rows(config, bank.recipe, make, agent="epinet", counts=counts, key=key)
+    if name not in bank.chosen:
+        return rows
+
+    def choose_scale(fold: int, parts: Parts) -> Chosen:
+        (choose_key,) = named_keys(jr.fold_in(key, fold), "choose")
+        made = [plain[fold], *(makers[scale](fold, parts) for scale in scales[1:])]
+        samples, excess = bank.folds.tuning_samples, bank.most_excess
+        found = choose(made, parts.tuning, bank.folds, samples, excess=excess, key=choose_key)
+        (scale,) = (scale for scale, enn in zip(scales, made, strict=True) if enn is found.enn)
+        return found._replace(about={"prior_scale": scale})
+
+    last = bank.counts[-1:]
+    return rows + epinet_rows(config, bank.recipe, choose_scale, agent="epinet, recommended", counts=last, key=key)
 
 
 def _departures(config: BankPart, key: PRNGKeyArray) -> list[Row]:
     """Return the rows of the epinet with other temperatures, of one on other images, and of one without training."""
-    bank = config.bank
-    last = bank.counts[-1:]
-    (name,) = config.networks
+    bank, (name,) = config.bank, config.networks
+    like, none = data_of(name, "train"), dataclasses.replace(bank.recipe, num_steps=0)
+    at = {"fixed": (bank.released_temperature,), "tuned": False}
+    rows = ft.partial(epinet_rows, config, counts=bank.counts[-1:], key=key)
     return [
-        *epinet_rows(
-            config,
-            bank.released,
-            agent="epinet, released",
-            fixed=(bank.released_temperature,),
-            tuned=False,
-            counts=last,
-            key=key,
-        ),
-        *epinet_rows(
-            config, bank.recipe, agent="epinet, training-like", training=data_of(name, "train"), counts=last, key=key
-        ),
-        *epinet_rows(
-            config,
-            dataclasses.replace(bank.recipe, num_steps=0),
-            agent="epinet, untrained",
-            counts=last,
-            key=key,
-        ),
+        *rows(bank.released, trained(bank.released, key=key), agent="epinet, released", **at),
+        *rows(bank.recipe, trained(bank.recipe, training=like, key=key), agent="epinet, training-like"),
+        *rows(none, trained(none, key=key), agent="epinet, untrained"),
     ]
 
 
@@ -176,7 +164,6 @@ _PARTS: Mapping[str, Callable[[BankPart, PRNGKeyArray], list[Row]]] = {
     "ensemble": _ensemble,
     "epinet": _epinet,
     "departures": _departures,
-    "recommended": _recommended,
     "head": _head,
     "ablation": _ablation,
 }

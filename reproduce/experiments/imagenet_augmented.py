@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from epinet_eqx import AbstractENN, Tempered, named_keys
+from epinet_eqx import AbstractENN, Draws, Tempered, named_keys
 from epinet_eqx.baselines import SNGP
 from epinet_eqx.data import LinearLayer, PackedBank, stored_base
 from epinet_eqx.indices import AbstractIndex
@@ -52,16 +52,21 @@ class Judge:
         """Return images to train on, to choose on, and the anchors of the pairs."""
         return Parts(*(jax.tree.map(lambda leaf, own=own: leaf[own], data) for own in self.places))
 
-    def temperature(self, enn: AbstractENN, tuning: Batch) -> float:
-        """Return the temperature with the best joint loss on plain dyads, among those that are stored."""
-        draws = draws_of(enn, self.bank.folds.tuning_samples, key=self.key)
-        return choose_temperature(enn, [tuning], draws, AUGMENTED_TEMPERATURES)
+    def draws(self, enn: AbstractENN, num_samples: int) -> Draws:
+        """Return the indices of an ENN, the same for all of its predictions."""
+        return draws_of(enn, num_samples, key=self.key, chunk_size=self.bank.folds.chunk_size)
+
+    def temperature(self, enn: AbstractENN, tuning: Batch, temperatures: Sequence[float] | None = None) -> float:
+        """Return the temperature with the best joint loss on plain dyads; candidates are by default Figure 2's."""
+        folds = self.bank.folds
+        candidates = folds.temperatures if temperatures is None else temperatures
+        return choose_temperature(enn, [tuning], self.draws(enn, folds.tuning_samples), candidates)
 
     def losses(
         self, enn: AbstractENN, plain: Batch, augmented: Batch, num_samples: int | None = None
     ) -> tuple[Pairs, Pairs]:
         """Return the plain and the augmented joint loss of each pair, by default with the most indices."""
-        draws = draws_of(enn, self.bank.counts[-1] if num_samples is None else num_samples, key=self.key)
+        draws = self.draws(enn, self.bank.counts[-1] if num_samples is None else num_samples)
         return (
             np.asarray(log_losses(enn, plain.x, plain.y, draws, tau=TAU).joint.values),
             np.asarray(joint_log_loss(enn, augmented.x, augmented.y, draws, tau=TAU).values),
@@ -92,11 +97,11 @@ def _base(judge: Judge) -> list[Row]:
 
 
 def _ensemble(judge: Judge, names: tuple[str, ...]) -> list[Row]:
-    """Return the rows of an ensemble; of augmented images, the log-probabilities of the labels are stored."""
+    """Return the rows of an ensemble, at a temperature for which log-probabilities of augmented labels are stored."""
     enn = StoredParticles(len(names))
     parts = judge.parts(particles_batch([data_of(name) for name in names]))
-    temperature = judge.temperature(enn, parts.tuning)
-    draws = draws_of(enn, 0, key=judge.key)
+    temperature = judge.temperature(enn, parts.tuning, AUGMENTED_TEMPERATURES)
+    draws = judge.draws(enn, 0)
     tempered = Tempered(enn, temperature)
     plain = np.asarray(log_losses(tempered, parts.test.x, parts.test.y, draws, tau=TAU).joint.values)
     stored = augmented_log_probs()
@@ -120,10 +125,9 @@ def _pitman_yor(judge: Judge, alpha: float) -> list[Row]:
     """Return the rows of a Pitman-Yor head whose noise is alike where features are alike."""
     parts, augmented = judge.parts(judge.own.as_batch("val")), judge.own.as_batch("augmented")
     examples = jax.tree.map(lambda leaf: leaf[:400], parts.training.x)
-    one = StoredParticles(1)
-    draws = draws_of(one, 1, key=judge.key)
-    marginal, _ = mean_losses(one, [_logits(parts.tuning)], draws, AUGMENTED_TEMPERATURES)
-    temperature = AUGMENTED_TEMPERATURES[int(np.argmin(marginal))]
+    one, candidates = StoredParticles(1), judge.bank.folds.temperatures
+    marginal, _ = mean_losses(one, [_logits(parts.tuning)], judge.draws(one, 1), candidates)
+    temperature = candidates[int(np.argmin(marginal))]
     enn = attach_pitman_yor(stored_base, examples, alpha=alpha, temperature=temperature, key=judge.key)
     found = judge.losses(enn, parts.test, augmented)
     return judge.rows([found], agent="pitman-yor", members=1, temperature=temperature)
@@ -175,7 +179,7 @@ def _baseline(judge: Judge, name: str, num_samples: int | None) -> list[Row]:
     make_key, choose_key = named_keys(judge.key, f"make {name}", f"choose {name}")
     make = MAKE.get(name) or HEADS[name].make
     made = make(heads, linear, parts, make_key)
-    enn, temperature = choose(made, parts.tuning, judge.bank.folds, heads.tuning_samples, key=choose_key)
+    enn, temperature, _ = choose(made, parts.tuning, judge.bank.folds, heads.tuning_samples, key=choose_key)
     found = judge.losses(Tempered(enn, temperature), parts.test, augmented, num_samples)
     return judge.rows([found], agent=name, members=1, temperature=temperature)
 

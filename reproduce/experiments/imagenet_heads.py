@@ -15,7 +15,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from epinet_eqx import AbstractENN, Frozen, Tempered, freeze, named_keys
+from epinet_eqx import AbstractENN, Frozen, freeze, named_keys
 from epinet_eqx.baselines import SNGP, Heteroscedastic
 from epinet_eqx.bayes import Deterministic
 from epinet_eqx.combinators import Marginalized
@@ -28,7 +28,7 @@ from epinet_eqx.training import fit, fit_ensemble
 
 from ..configs.banked import Folds
 from ..configs.imagenet import BankPart, Heads
-from .banked import Parts, Row, Split, bank_of, judged_rows
+from .banked import Chosen, Parts, Row, Split, bank_of, judged_rows
 from .heads import on_stored
 from .scoring import best_place, draws_of, mean_losses
 
@@ -319,7 +319,7 @@ HEADS: dict[str, Head] = {
 
 def choose(
     made: Made, tuning: Batch, folds: Folds, num_samples: int, *, excess: float = 0.0, key: PRNGKeyArray
-) -> tuple[AbstractENN, float]:
+) -> Chosen:
     """Return the ENN and the temperature with the lowest joint loss that keep the network's marginal loss.
 
     Where none keeps it, those that lose least.
@@ -334,17 +334,14 @@ def choose(
     """
     log_p = np.asarray(jax.nn.log_softmax(jnp.asarray(tuning.x["logits"])))
     own = -float(np.take_along_axis(log_p, np.asarray(tuning.y)[:, None], axis=1).mean())
-    tried = [
-        (enn, temperature, *losses)
-        for enn in made
-        for temperature, *losses in zip(
-            folds.temperatures,
-            *mean_losses(enn, [tuning], draws_of(enn, num_samples, key=key), folds.temperatures),
-            strict=True,
-        )
-    ]
+    tried = []
+    for enn in made:
+        draws = draws_of(enn, num_samples, key=key, chunk_size=folds.chunk_size)
+        losses = mean_losses(enn, [tuning], draws, folds.temperatures)
+        tried += [(enn, *own) for own in zip(folds.temperatures, *losses, strict=True)]
     _, _, marginal, joint = zip(*tried, strict=True)
-    return tried[best_place(marginal, joint, (1 + excess) * own)][:2]
+    enn, temperature, *_ = tried[best_place(marginal, joint, (1 + excess) * own)]
+    return Chosen(enn, temperature)
 
 
 def head_rows(config: BankPart, split: Split, data: Batch, parameters: int, *, key: PRNGKeyArray) -> list[Row]:
@@ -361,17 +358,12 @@ def head_rows(config: BankPart, split: Split, data: Batch, parameters: int, *, k
     name, heads = config.part.partition("-")[2], config.bank.heads
     linear = bank_of("imagenet", network).linear
     assert linear is not None
-    chosen: list[float] = []
 
-    def make(fold: int, parts: Parts) -> AbstractENN:
+    def make(fold: int, parts: Parts) -> Chosen:
         make_key, choose_key = named_keys(jr.fold_in(key, fold), "make", "choose")
         made = HEADS[name].make(heads, linear, parts, make_key)
-        enn, temperature = choose(made, parts.tuning, split.folds, heads.tuning_samples, key=choose_key)
-        chosen.append(temperature)
-        return Tempered(enn, temperature)
+        return choose(made, parts.tuning, split.folds, heads.tuning_samples, key=choose_key)
 
-    rows = judged_rows(split, paired(data, split), make, counts=heads.counts, tuned=False, key=key, agent=name)
     total = parameters + HEADS[name].parameters(heads, linear.weight.shape[1], linear.weight.shape[0])
-    blocks = split.folds.blocks_per_fold
-    about = {"network": network, "members": 1, "parameters": total}
-    return [{**row, **about, "tuned": True, "temperature": chosen[row["block"] // blocks]} for row in rows]
+    about = {"agent": name, "network": network, "members": 1, "parameters": total}
+    return judged_rows(split, paired(data, split), make, counts=heads.counts, key=key, **about)

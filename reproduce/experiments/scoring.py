@@ -45,10 +45,10 @@ def particles_batch(batches: Sequence[Batch]) -> Batch:
     return Batch(logits, batches[0].y, batches[0].i)
 
 
-def draws_of(enn: AbstractENN, num_samples: int, *, key: PRNGKeyArray) -> Draws:
-    """Return all indices of a finite support, however many, or sampled ones."""
+def draws_of(enn: AbstractENN, num_samples: int, *, key: PRNGKeyArray, chunk_size: int = 16) -> Draws:
+    """Return all indices of a finite support, however many, or sampled ones, a few of which are computed at a time."""
     finite = enn.index.support() is not None
-    return Draws.all(enn.index) if finite else Draws.sample(enn.index, num_samples, key=key)
+    return Draws.all(enn.index) if finite else Draws.sample(enn.index, num_samples, key=key, chunk_size=chunk_size)
 
 
 def losses_of(
@@ -59,6 +59,7 @@ def losses_of(
     temperatures: Sequence[float] = (1.0,),
     taus: tuple[int, ...] = (TAU,),
     counts: tuple[int, ...] | None = None,
+    with_error: bool = True,
 ) -> LossGrid:
     """Return the losses of all batches together, as arrays of the host.
 
@@ -69,12 +70,11 @@ def losses_of(
         temperatures: what outputs are divided by.
         taus: numbers of labels that are predicted jointly.
         counts: increasing numbers of indices M, ignored where the average over the index is exact.
+        with_error: whether the classification error is asked for, too.
     """
     used = None if draws.exact else counts
-    grids = [
-        jax.device_get(loss_grid(enn, own.x, own.y, draws, temperatures=temperatures, taus=taus, sample_counts=used))
-        for own in batches
-    ]
+    options = {"temperatures": temperatures, "taus": taus, "sample_counts": used, "with_error": with_error}
+    grids = [jax.device_get(loss_grid(enn, own.x, own.y, draws, **options)) for own in batches]
     return jax.tree.map(lambda *parts: np.concatenate(parts, axis=-1), *grids)
 
 
@@ -88,7 +88,7 @@ def mean_losses(
     enn: AbstractENN, batches: Iterable[Batch], draws: Draws, temperatures: Sequence[float]
 ) -> tuple[Float[np.ndarray, " temperatures"], Float[np.ndarray, " temperatures"]]:
     """Return mean marginal and joint losses at some temperatures."""
-    found = losses_of(enn, batches, draws, temperatures=temperatures)
+    found = losses_of(enn, batches, draws, temperatures=temperatures, with_error=False)
     return np.asarray(found.marginal[:, -1].mean(axis=-1)), np.asarray(found.joint[TAU][:, -1].mean(axis=-1))
 
 

@@ -41,7 +41,7 @@ def _seconds(origins: list[Mapping[str, Any]]) -> dict[str, str]:
 
 def expected_time(artifacts: Sequence[Artifact], tier: str) -> str:
     """Return how long artifacts take at a tier, one after the other."""
-    return f"some {duration(60 * sum(artifact.minutes.get(tier, 0.0) for artifact in artifacts))}"
+    return f"some {duration(60 * sum(artifact.minutes_of_session(tier) for artifact in artifacts))}"
 
 
 def compute(reference: Path) -> dict[str, Any]:

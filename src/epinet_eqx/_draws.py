@@ -294,10 +294,11 @@ def map_batches(
 ) -> PyTree[Array]:
     """Return `function(tree)`, computed for `batch_size` of the `length` leading rows at a time.
 
-    The last batch is padded with copies of the last row, whose results are dropped.
+    Batches are of nearly equal size: the last one is padded with copies of the last row, whose results are dropped.
     """
     if batch_size >= length:
         return function(tree)
+    batch_size = -(-length // -(-length // batch_size))
     starts = jnp.arange(0, length, batch_size)
 
     def at(start: Array) -> PyTree[Array]:

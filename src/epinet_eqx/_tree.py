@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from . import _xla
 from ._checks import is_traced
 
 _T = TypeVar("_T")
@@ -66,7 +67,7 @@ def freeze(tree: _T, where: Callable[[_T], Any]) -> _T:
 def sum_of_squares(tree: PyTree) -> Float[Array, ""]:
     r"""Return $\|\theta\|_2^2$ over the floating-point arrays of `tree`."""
     leaves = [leaf for leaf in jax.tree.leaves(tree) if eqx.is_inexact_array(leaf)]
-    return sum((jnp.sum(jnp.square(leaf)) for leaf in leaves), start=jnp.zeros(()))
+    return sum((_xla.sum_of_squares(leaf) for leaf in leaves), start=jnp.zeros(()))
 
 
 def count_parameters(tree: PyTree) -> int:

@@ -28,6 +28,9 @@ _NO_EMITTERS = {"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < 
 # More entries than in the default chunk of indices would make long programs.
 _MAX_IN_TURN = 16
 
+# Fewer entries are summed at once whatever XLA does: products of small arrays would be more programs, not faster ones.
+_MANY_ENTRIES = 2**16
+
 # Products that XLA compiles wrongly -----------------------------------------------------------------------------------
 
 
@@ -114,6 +117,16 @@ def sum_by_product(valid: Bool[Array, " samples"], values: Float[Array, "samples
     `nox -s bench -- streaming`.
     """
     return jnp.tensordot(valid.astype(values.dtype), values, axes=1, precision=jax.lax.Precision.HIGHEST)
+
+
+def sum_of_squares(values: Float[Array, "*shape"]) -> Float[Array, ""]:
+    """Return the sum of squares, that of many entries as a product: XLA would compute a gradient again for a reduction.
+
+    `nox -s bench -- large_epinet`.
+    """
+    if values.size < _MANY_ENTRIES:
+        return jnp.sum(jnp.square(values))
+    return jnp.vdot(values, values, precision=jax.lax.Precision.HIGHEST)
 
 
 def sum_in_turn(valid: Bool[Array, " samples"], values: Float[Array, "samples *shape"]) -> Float[Array, "*shape"]:

@@ -102,7 +102,7 @@ class LossGrid(eqx.Module):
     Attributes:
         marginal: the log-loss of each example.
         joint: for each tau, the exact dyadic log-loss of each pair, in total nats.
-        error: one where the most probable class is wrong; None for a regression.
+        error: one where the most probable class is wrong; None for a regression, or if it was not asked for.
         sample_counts: the values of M.
         exact: whether the average over the index is exact.
     """
@@ -134,11 +134,13 @@ def loss_grid(
     taus: tuple[int, ...] = (10,),
     sample_counts: tuple[int, ...] | None = None,
     likelihood: AbstractLikelihood = CATEGORICAL,
+    with_error: bool = True,
 ) -> LossGrid:
     """Return log-losses at all combinations of temperature, M and tau; the outputs are computed only once.
 
     The arguments are those of `log_losses`, with several `taus`, with `temperatures` that divide the outputs as in
-    `Tempered`, and with increasing values of M in `sample_counts`, by default the number of draws only.
+    `Tempered`, and with increasing values of M in `sample_counts`, by default the number of draws only. Where many
+    temperatures are compared by their losses alone, `with_error=False` saves a third of the time.
     """
     check_sizes("taus", taus)
     if not taus or len(set(taus)) < len(taus):
@@ -154,7 +156,7 @@ def loss_grid(
     data = check_data(enn, x, y, draws, group_size=2, likelihood=likelihood)
     cases = [dyadic_cases(tau) for tau in taus]
     counts = jnp.concatenate([own for own, _ in cases])
-    with_error = likelihood.has_classes
+    with_error = with_error and likelihood.has_classes
     found = checked_scores(enn, data, counts, sample_counts=used, with_error=with_error, temperatures=values)
     ends = list(itertools.accumulate(tau + 1 for tau in taus))[:-1]
     parts = zip(*(jnp.split(scores.joint, ends, axis=-1) for scores in found), strict=True)
