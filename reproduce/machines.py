@@ -105,22 +105,27 @@ def read_confirmed(reference: Path) -> list[dict[str, Any]]:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
 
 
-def confirm(reference: Path, origin: Mapping[str, Any], noted: Mapping[str, Any]) -> Path:
-    """Note a machine; what was noted of the same machine, setting, tier and session before is replaced.
+def confirm(reference: Path, origin: Mapping[str, Any], tier: str, artifacts: Mapping[str, Mapping[str, Any]]) -> Path:
+    """Note how artifacts compared on a machine; what was noted of the same ones before is replaced.
 
     Args:
         reference: folder of the accepted CSVs.
         origin: where the fresh numbers come from, as `results.origin` returns it.
-        noted: tier and session; how each artifact compared, "digits", "tolerance" or "apart"; and how many verdicts are
-            the accepted ones, and of how many.
+        tier: their tier.
+        artifacts: by id, how each compared: `agrees` is "digits", "tolerance" or "apart"; `digits` is the number of
+            significant digits that all its numbers share, None if that is all of them; `largest` is the largest
+            deviation as a fraction of what is allowed; `verdicts` are how many are the accepted ones, and of how many.
     """
     versions = origin.get("versions") or {}
     jax = versions.get("jax") if isinstance(versions, Mapping) else None
     place = {"instructions": origin.get("instructions"), "cpus": origin.get("cpus"), "jax": jax}
-    entry = {**place, "setting": setting(origin), **noted}
-    keys = [key for key in entry if key not in ("artifacts", "verdicts")]
-    kept = [one for one in read_confirmed(reference) if any(one[key] != entry[key] for key in keys)]
-    found = sorted([*kept, entry], key=lambda one: [str(one[key]) for key in keys])
+    place |= {"setting": setting(origin), "tier": tier}
+    found = read_confirmed(reference)
+    entry = next((one for one in found if place.items() <= one.items()), None)
+    if entry is None:
+        found.append(entry := {**place, "artifacts": {}})
+    entry["artifacts"] |= artifacts
+    found.sort(key=lambda one: [str(one[key]) for key in place])
     path = reference / CONFIRMED
     write_atomically(path, (json.dumps(found, indent=1) + "\n").encode())
     return path
