@@ -1,4 +1,4 @@
-"""Learn one ENN, act by another one that is made of it."""
+"""Learn one ENN and act by another derived from it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from ._agent import AbstractBanditAgent, ENNAgent, LearnerState
 
 
 class ActsThrough(AbstractBanditAgent):
-    """Learns as `agent` does, and acts by a view of what it has learned.
+    """Learns like `agent`, and acts by a view of the learned ENN.
 
     A conventional network with the joint predictions of a Pitman-Yor head, for instance: it is trained as ever, and its
     head says which actions are uncertain together.
