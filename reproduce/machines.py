@@ -1,9 +1,8 @@
-"""What numbers of two machines may differ in, and why.
+"""How and why numbers differ between machines.
 
-To the last digit, numbers agree only where the same programs run: the same versions, the same instruction set, as many
-devices and threads, the same flags of the compiler. XLA compiles for the instructions of the processor, and a sum in
-another order or with fused products rounds differently; training amplifies that. Elsewhere, `verify` allows each metric
-its tolerance.
+Numbers agree to the last digit only where the same programs run: the same versions, instruction set, number of devices
+and threads, and compiler flags. XLA compiles for the instructions of the processor, and a sum in another order or with
+fused products rounds differently; training amplifies that. Elsewhere, `verify` allows each metric its tolerance.
 """
 
 import json
@@ -31,7 +30,7 @@ _KEYS = {
     "xla_flags": "XLA_FLAGS",
     "x64": "double precision",
 }
-# What older records do not say, and was so.
+# Defaults of fields that older records lack.
 _DEFAULTS = {"x64": False}
 
 CONFIRMED = "machines.json"
@@ -59,7 +58,7 @@ def usable_cpus() -> int | None:
 
 
 def setting(origin: Mapping[str, Any]) -> str:
-    """Return in words what is unusual about where numbers come from.
+    """Return the unusual settings of an origin in words.
 
     Args:
         origin: as `results.origin` returns it.

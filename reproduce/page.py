@@ -44,14 +44,14 @@ _OF_SEVERAL = {
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """What the page shows of one artifact.
+    """One artifact on the page.
 
     Attributes:
         artifact: the artifact.
         tier: the tier of its numbers.
         csv: its numbers.
         accepted: the accepted numbers to compare them with, if there are any.
-        picture: its figure, if there is one.
+        picture: its figure, if any.
         lines: its claims.
         origin: where the numbers come from.
         links: files to link to, by the words of the link.
@@ -225,7 +225,7 @@ def as_page(
     """Return the page.
 
     Args:
-        sections: what it shows, in order.
+        sections: its artifacts, in order.
         title: its title.
         about: a sentence below.
         links: files to link to, by the words of the link.
@@ -313,7 +313,7 @@ def write_page(records: Records, lines: Mapping[str, Sequence[LedgerLine]], refe
 
 
 def _about(output: Output, count: int) -> str:
-    """Return what a page is about."""
+    """Return a sentence about the page."""
     data = f" {output.variant.words(output.tier)}." if output.variant.name else ""
     return f"{count} artifacts are computed at this tier.{data}"
 

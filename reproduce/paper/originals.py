@@ -1,4 +1,4 @@
-"""Published numbers beside ours: `paper/originals.toml` quotes them and says which accepted number is meant."""
+"""Published numbers beside ours: `paper/originals.toml` quotes them and names the accepted number of each."""
 
 import tomllib
 from collections.abc import Mapping

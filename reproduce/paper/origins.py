@@ -1,4 +1,4 @@
-"""Where the accepted numbers come from: what they took, which machines confirmed them, which rules were there first."""
+"""The origin of the accepted numbers: compute, confirming machines, and rules that were committed first."""
 
 import json
 from collections.abc import Mapping, Sequence
