@@ -201,10 +201,14 @@ def test_a_published_number_is_divided_and_related_as_it_says(tmp_path):
     path.write_text(
         f'[[number]]\nwhat = "ratio"\n{common}\nours = {{ {ours}, over = {{ agent = "b" }} }}\n'
         f'[[number]]\nwhat = "share"\n{common}\nours = {{ {ours}, per = 10 }}\n'
+        f'[[number]]\nwhat = "elsewhere"\n{common}\nours = {{ {ours}, over = {{ agent = "b" }}, over_artifact = "z" }}\n'
         f'[[number]]\nwhat = "missing"\n{common}\nours = {{ {ours.replace(chr(34) + "x", chr(34) + "y")} }}\n'
     )
     told = {entry["what"]: entry["ours"] for entry in originals(path, {"x": rows})}
     assert told == {"ratio": "0.25", "share": "0.1"}
+    others = [{**entry, "joint": 2 * entry["joint"]} for entry in rows]
+    told = {entry["what"]: entry["ours"] for entry in originals(path, {"x": rows, "z": others})}
+    assert told == {"ratio": "0.25", "share": "0.1", "elsewhere": "0.125"}
 
 
 def test_all_computing_is_added_up(tree):
