@@ -34,7 +34,8 @@ SOURCES = {path.relative_to(cli.SOURCES).as_posix(): path.read_text() for path i
 TEXT = r"""
     //[^\n]*                                    # a comment
     | \$[^$]*\$                                 # a formula
-    | \b\d+(\.\d+)?fr\b | \bmost:\ \d+%            # the width of a column; how large a picture may be
+    | \b\d+(\.\d+)?fr\b | \bgap:\ \d+(\.\d+)?pt     # the width of a column; space around a row
+    | \bmost:\ \d+%                            # how large a picture may be
     | !=\ "0" | (>|==)\ 0                         # whether there is any
     | \b(Section|Appendix|Appendices|Figure|Figures|Theorem|Theorems|Table)\ \w+(\.\d)?(,\ \d+)*(\ and\ \w+)?
     | \bCIFAR-100?\b | @\w+                    # names of data sets and of references
@@ -44,7 +45,7 @@ TEXT = r"""
 LAYOUT = rf"""{TEXT}
     | \d+(\.\d+)?(pt|em|cm|fr|%) | luma\(\d+\) | rgb\("\#[0-9a-f]{{6}}"\)
     | \b(level|colspan):\ \d | (==|-)\ \d\b | slice\(1\) | numbering:\ "[1A](\.1)?" | paper:\ "a4"
-    | update\(0\) | count:\ 2
+    | update\(0\)
 """
 WORDS = (
     "three four five six seven eight nine ten eleven twelve twenty thirty fifty hundred thousand million percent half"
