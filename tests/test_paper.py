@@ -198,11 +198,12 @@ def test_a_published_number_is_divided_and_related_as_it_says(tmp_path):
     ]
     common = 'setting = "s"\nsource = "t"\ntheirs = "1"'
     ours = 'artifact = "x", metric = "joint", means = "problems", rows = { agent = "a" }'
+    of_b = 'over = { agent = "b" }'
     path = tmp_path / "originals.toml"
     path.write_text(
-        f'[[number]]\nwhat = "ratio"\n{common}\nours = {{ {ours}, over = {{ agent = "b" }} }}\n'
+        f'[[number]]\nwhat = "ratio"\n{common}\nours = {{ {ours}, {of_b} }}\n'
         f'[[number]]\nwhat = "share"\n{common}\nours = {{ {ours}, per = 10 }}\n'
-        f'[[number]]\nwhat = "elsewhere"\n{common}\nours = {{ {ours}, over = {{ agent = "b" }}, over_artifact = "z" }}\n'
+        f'[[number]]\nwhat = "elsewhere"\n{common}\nours = {{ {ours}, {of_b}, over_artifact = "z" }}\n'
         f'[[number]]\nwhat = "missing"\n{common}\nours = {{ {ours.replace(chr(34) + "x", chr(34) + "y")} }}\n'
     )
     told = {entry["what"]: entry["ours"] for entry in originals(path, {"x": rows})}
