@@ -66,26 +66,27 @@ def compute(reference: Path) -> dict[str, Any]:
 
 
 def machine_rows(reference: Path) -> list[dict[str, str]]:
-    """Return the machines and settings on which `verify` was recorded, and what came of it, one row per session.
+    """Return the machines and settings on which `verify` was recorded, with the results.
 
     Args:
         reference: folder of the accepted CSVs.
     """
     rows = []
     for one in read_confirmed(reference):
-        place = {
-            "machine": f"{one['instructions']}; {one['cpus']} processors, jax {one['jax']}",
-            "setting": one["setting"],
-        }
-        for session in SESSIONS:
-            chosen = {name: own for name, own in one["artifacts"].items() if REGISTRY[name].session == session}
-            if chosen:
-                rows.append({**place, "numbers": f"{session}, tier {one['tier']}", **_agreement(chosen)})
+        sessions = {REGISTRY[name].session for name in one["artifacts"]}
+        rows.append(
+            {
+                "machine": f"{one['instructions']}; {one['cpus']} processors, jax {one['jax']}",
+                "setting": one["setting"],
+                "numbers": f"{', '.join(own for own in SESSIONS if own in sessions)}; tier {one['tier']}",
+                **_agreement(one["artifacts"]),
+            }
+        )
     return rows
 
 
 def _agreement(artifacts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return how the artifacts of a session compared, as cells of a table."""
+    """Return how artifacts compared, as cells of a table."""
     by_result = {
         result: [name for name, own in artifacts.items() if own["agrees"] == result]
         for result in ("digits", "tolerance", "apart")
