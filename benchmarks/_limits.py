@@ -1,15 +1,15 @@
 """Where the promised ratios fail.
 
-A ratio is asked for where it is measured (`bench_*.py`). Some were asked for machines with more cores than the two that
-these were measured on. What fails is the value here: well beyond what an unchanged library gives on a busy machine, so
-that only a regression gets there. What was asked for stays in the output.
+`bench_*.py` states the goal of each ratio. Some goals are for machines with more cores than the two used for these
+limits. A gate fails at the limit here, well beyond what an unchanged library reaches on a busy machine, so
+that only a regression fails. The output also shows the goal.
 """
 
 from typing import NamedTuple
 
 
 class Limit(NamedTuple):
-    """What was measured on two cores, from the worst run to the best, and the last value that passes."""
+    """Values measured on two cores, from the worst run to the best, and the last value that passes."""
 
     measured: tuple[float, float]
     limit: float

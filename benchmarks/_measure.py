@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 
 class Ratio(NamedTuple):
-    """A measured ratio beside what is asked of it; `at_most` says which side is good."""
+    """A measured ratio and its goal; `at_most` tells whether smaller is better."""
 
     name: str
     measured: float
@@ -55,7 +55,7 @@ def temporary_bytes(compiled: jax.stages.Compiled) -> int:
     """Return the memory that a program needs beside its arguments and results."""
     analysis = compiled.memory_analysis()
     if analysis is None:
-        raise RuntimeError("This platform does not tell how much memory a program needs.")
+        raise RuntimeError("This platform does not report how much memory a program needs.")
     return analysis.temp_size_in_bytes
 
 

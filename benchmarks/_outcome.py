@@ -1,4 +1,4 @@
-"""What a gate says, and tables to say it with."""
+"""The outcome of a gate, and tables to report it."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -59,7 +59,7 @@ def joint_loss(*, samples: int = 500, batch: int = 64, index_dim: int = 8, class
 
 
 def _particles(number: int) -> Program:
-    """Return a training step of so many networks at once."""
+    """Return a training step of a stack of networks."""
     return stacked_step_of(number, CrossEntropy(l2=1e-3))
 
 

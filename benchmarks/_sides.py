@@ -1,4 +1,4 @@
-"""Two source trees side by side, each in a process of its own that runs programs when told."""
+"""Two source trees side by side, each in its own process that runs programs on request."""
 
 import io
 import json

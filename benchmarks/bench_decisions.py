@@ -33,7 +33,7 @@ SMALL_POOL, LARGE_POOL = 10_000, 100_000
 
 
 def make_enn(key: jax.Array) -> AbstractENN:
-    """Return the epinet of the testbed, as it is before training."""
+    """Return the epinet of the testbed, before training."""
     knowledge = PriorKnowledge(INPUT_DIM, 2, jnp.asarray(NUM_STEPS), jnp.asarray(TEMPERATURE))
     return EpinetAgent().init(knowledge, key=key)
 
@@ -44,12 +44,12 @@ def make_bandit(key: jax.Array) -> NeuralBandit:
 
 
 def bandits() -> Ratio:
-    """Return the time of the runs that are asked for, compilation included."""
+    """Return the time of the requested runs, including compilation."""
     agent = ENNAgent(make_enn, CrossEntropy(l2=0.3), BernoulliReward(), ThompsonSampling(), batch_size=128)
     start = time.process_time()
     runs = run_bandits(agent, make_bandit, num_steps=NUM_STEPS, keys=jr.split(jr.key(0), NUM_RUNS))
     regret = float(jnp.mean(runs.regret[:, -1]))
-    # The time of one core: on a busy machine the clock on the wall tells what others do.
+    # CPU time: on a busy machine, wall time measures other processes.
     used = time.process_time() - start
     sys.stdout.write(f"     decisions: {used:.0f} s of one core, with a mean regret of {regret:.0f}\n")
     return Ratio("decisions: seconds of two cores for 1000 steps of 20 epinet agents", used / 2, 60, at_most=True)

@@ -1,7 +1,7 @@
 """CPU-seconds of the first call of `fit` and its steps per second, over a plain loop of Equinox and optax.
 
 Both train the same epinet of the testbed's size on the same data with Adam: a batch of 100 and 8 indices per step. The
-loop is what one writes by hand: a jitted step, called 100 times. Each side runs in processes of its own, without stored
+loop is the usual hand-written one: a jitted step, called 100 times. Each side runs in its own processes, without stored
 programs, since a first call leaves its programs behind.
 """
 
@@ -99,7 +99,7 @@ def measure_side(side: str) -> dict[str, float]:
 
 
 def _in_process(side: str) -> dict[str, float]:
-    """Return what a new process measures."""
+    """Return the measurement of a new process."""
     environment = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}
     command = [sys.executable, "-m", "benchmarks.bench_first_call", side]
     found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Megabytes of a core install: what is downloaded, and what the library adds to jax on the disk."""
+"""Megabytes of a core install: the download, and the disk space beyond jax."""
 
 import importlib.metadata
 import pathlib

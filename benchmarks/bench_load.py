@@ -27,7 +27,7 @@ NUM_WEIGHTS, NUM_VECTORS = 30, 60
 
 
 def _model(megabytes: int) -> dict[str, jax.Array]:
-    """Return arrays of so many megabytes that do not compress."""
+    """Return incompressible arrays of this many megabytes."""
     rng = np.random.default_rng(0)
     size = megabytes * 250_000 // NUM_WEIGHTS
     weights = {f"weight{n}": jnp.asarray(rng.normal(size=size).astype(np.float32)) for n in range(NUM_WEIGHTS)}

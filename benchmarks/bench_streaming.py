@@ -53,7 +53,7 @@ def main() -> list[Ratio]:
 
     few, many = compiled(SAMPLES), compiled(100 * SAMPLES)
     rates, limit = limits()
-    # Seconds of all cores: on a busy machine the clock on the wall tells what others do.
+    # CPU time of all cores: on a busy machine, wall time measures other processes.
     streamed, *times = minimum_times([lambda: few(arrays, x, y, keys[2]), *rates], rounds=7, clock=time.process_time)
     memory = temporary_bytes(many) / temporary_bytes(few)
     return [

@@ -112,6 +112,6 @@ def main() -> list[Ratio]:
     """Return how many times faster a stack is than one problem after the other, compilation included."""
     times = [(seconds(alone, jr.key(number)), seconds(stacked, jr.key(number))) for number in range(2)]
     one, together = (min(column) for column in zip(*times, strict=True))
-    # Each problem alone has programs of its own, so five take five times as long as one.
+    # Each problem alone compiles its own programs, so five take five times as long as one.
     ratio = len(five_seeds()) * one / together
     return [Ratio("testbed: five problems one at a time, over one stack", ratio, 10)]

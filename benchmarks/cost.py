@@ -22,7 +22,7 @@ Counts = dict[str, dict[str, float]]
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what the counts depend on."""
+    """Return the versions of the packages that the counts depend on."""
     return {name: importlib.metadata.version(name) for name in _PACKAGES}
 
 
@@ -67,8 +67,8 @@ def compare(before: Counts, after: Counts, *, label: str) -> Outcome:
 def _without_baseline(path: pathlib.Path) -> Outcome:
     """Return the verdict where there is nothing to compare with.
 
-    A version of jax that nobody has recorded is a failure: someone moved it, and the baseline must move along. A
-    platform that nobody has recorded for any version is not watched, and is passed over.
+    An unrecorded version of jax is a failure: someone moved it, and the baseline must move along. A platform without a
+    record for any version is not watched and is skipped.
     """
     if not any(path.parent.glob(f"jax-*-{jax.default_backend()}.json")):
         return Outcome(True, f"cost: not checked, since no version of jax has a baseline on {jax.default_backend()}")

@@ -43,7 +43,7 @@ def compare_times(change: Sequence[float], base: Sequence[float]) -> Comparison:
 
 
 def _both(workers: Sequence[Worker], question: str, *args: object) -> list[dict]:
-    """Ask both sides at once: for what is not timed."""
+    """Ask both sides in parallel, for untimed work."""
     for worker in workers:
         worker.ask(question, *args)
     return [worker.answer() for worker in workers]

@@ -45,6 +45,9 @@ _LOADED = re.compile(r'<(?:script|img|iframe|source)[^>]*\ssrc="(https?:)?//[^>]
 _HARMLESS = re.compile(r'rel="(?:canonical|prev|next)"')
 
 
+# A formula of more characters than this may be wider than a phone.
+_LONG_MATH = 36
+
 # Letters in typewriter style one by one, which browsers draw in italics.
 _TYPEWRITER = re.compile(r'(?:<mi mathvariant="monospace">\w</mi>)+')
 # The sign of "is drawn from" as an identifier, which has no space around it.
@@ -67,8 +70,15 @@ def to_mathml(tex: str, *, display: bool) -> str:
 
 
 def convert_math(content: str) -> str:
-    """Return a page with its formulas as MathML."""
-    return _MATH.sub(lambda found: to_mathml(found[2], display=found[1] == "div"), content)
+    """Return a page with its formulas as MathML; a long one within a line may be scrolled on a narrow screen."""
+
+    def converted(found: re.Match[str]) -> str:
+        is_display = found[1] == "div"
+        mathml = to_mathml(found[2], display=is_display)
+        is_long = not is_display and len(found[2]) > _LONG_MATH
+        return f'<span class="long-math">{mathml}</span>' if is_long else mathml
+
+    return _MATH.sub(converted, content)
 
 
 def unescape_bars(content: str) -> str:

@@ -32,7 +32,7 @@ from .progress import Progress
 from .record import Records
 from .registry import select
 from .restore import restore
-from .verify import Comparison, confirm, same_verdicts, verify
+from .verify import Comparison, agreement, confirm, verify
 
 
 def _list(chosen: Sequence[Artifact], output: Output) -> int:
@@ -115,12 +115,9 @@ def _verify(chosen: Sequence[Artifact], output: Output, arguments: argparse.Name
         print("this machine is not the one of the reference, so only tolerances can be asked for:")
         print("\n".join(f"  {words}" for words in others))
     if arguments.record and there:
-        counts = [same_verdicts(entry, output, REFERENCE) for entry in there]
-        verdicts = [sum(count) for count in zip(*counts, strict=True)]
-        artifacts = {name: comparison.kind for name, comparison in compared.items()}
-        session = arguments.session or "all"
-        noted = {"tier": output.tier, "session": session, "verdicts": verdicts, "artifacts": artifacts}
-        print(f"noted: {machines.confirm(REFERENCE, results.origin(there[-1], records), noted)}")
+        here = results.origin(there[-1], records)
+        found = {entry.id: agreement(entry, compared[entry.id], output, REFERENCE) for entry in there}
+        print(f"noted: {machines.confirm(REFERENCE, here, output.tier, found)}")
     confirmed = _confirm(agree, records, compared) if arguments.confirm else agree
     if len(there) < len(chosen):
         computes = options.command_of("run", arguments)

@@ -9,7 +9,7 @@ from .record import Row, Scalar
 
 
 def _value(text: str) -> Scalar:
-    """Return what the text of a cell means."""
+    """Return the value of a cell."""
     if text in ("True", "False"):
         return text == "True"
     for kind in (int, float):

@@ -141,7 +141,7 @@ class Slope:
     Attributes:
         rows: the rows.
         over: column of the axis.
-        curves: column that tells curves apart.
+        curves: column that distinguishes curves.
     """
 
     rows: Choice
@@ -215,7 +215,7 @@ class PValue:
 
 
 class Verdict(enum.Enum):
-    """What a rule says of a claim."""
+    """The verdict of a rule on a claim."""
 
     HOLDS = "holds"
     FAILS = "does not hold"
@@ -306,7 +306,7 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerLine:
-    """A claim with what was measured and the verdict."""
+    """A claim with its measurement and verdict."""
 
     claim: Claim
     measurement: Measurement

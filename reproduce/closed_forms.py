@@ -1,15 +1,15 @@
-"""What the theory says in closed form; derived where it is used in `experiments/`."""
+"""Closed forms of the theory; derived where `experiments/` uses them."""
 
 import math
 
 
 def largest_reward(tau: int) -> float:
-    """Return what the best action can earn under the reward of Theorem 1's proof: 1 for even `tau`, less for odd."""
+    """Return the reward of the best action under the reward of Theorem 1's proof: 1 for even `tau`, less for odd."""
     return 1.0 if tau % 2 == 0 else 1.0 - 1.0 / tau**2
 
 
 def guess_reward(tau: int) -> float:
-    """Return what a random guess earns there."""
+    """Return the reward of a random guess there."""
     return 1.0 - 1.0 / tau
 
 

@@ -20,7 +20,7 @@ _QUICK = {
 
 @dataclass(frozen=True, kw_only=True)
 class Counted:
-    """What XLA says of one step: operations of all devices together, and bytes that each device needs."""
+    """XLA's counts of one step: operations of all devices together, and bytes that each device needs."""
 
     flops: float
     memory: int

@@ -1,4 +1,4 @@
-"""What a run would take: networks, steps, operations, memory, hours and disk, without training anything."""
+"""The estimated cost of a run: networks, steps, operations, memory, hours and disk, without training anything."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
@@ -54,7 +54,7 @@ class _Line:
 
 
 def _difference(detail: Any, other: Any) -> str:
-    """Return in what a configuration is not another one."""
+    """Return the differences between two configurations."""
     names = [field.name for field in dataclasses.fields(detail)]
     different = [name for name in names if getattr(detail, name) != getattr(other, name)]
     return "".join(f", {name} {getattr(detail, name)}" for name in different)
@@ -87,7 +87,7 @@ def tabulate(
 
     Args:
         trainings: what `plan` of an experiment returns.
-        num_seeds: how often all of it is done.
+        num_seeds: number of repetitions.
         num_devices: number of devices.
         tflops: operations per second of a device, in units of 10^12.
         progress: whether to show a progress bar.

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 class ReproduceError(Exception):
-    """Something about the request, the records or the disk; the message says what to do."""
+    """Something about the request, the records or the disk; the message suggests a remedy."""
 
 
 class UsageError(ReproduceError):

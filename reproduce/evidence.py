@@ -1,4 +1,4 @@
-"""Kinds of evidence, which are counted apart: a theorem that holds says nothing about images."""
+"""Kinds of evidence, counted apart because a theorem says nothing about images."""
 
 import re
 from collections.abc import Mapping

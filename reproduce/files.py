@@ -12,7 +12,7 @@ _ABANDONED_SECONDS = 24 * 3600
 
 
 def _forget_killed(path: Path) -> None:
-    """Delete temporary neighbors that a killed process left: nobody is still writing what is a day old."""
+    """Delete temporary neighbors that a killed process left: a file a day old has no writer left."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.[0-9]*"):
         with contextlib.suppress(OSError):
             if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
@@ -31,7 +31,7 @@ def write_atomically(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException as error:
-        # Where a part of the path is a file, there is nothing to delete, and asking is an error.
+        # If a part of the path is a file, there is nothing to delete, and `unlink` would fail.
         with contextlib.suppress(OSError):
             temporary.unlink()
         if isinstance(error, OSError):

@@ -1,6 +1,6 @@
-"""What a run needs beside its configuration: folders, and how to use the machine.
+"""Inputs of a run besides its configuration: folders, and the use of the machine.
 
-None of it changes what is computed, so it is no part of a configuration or of its hash.
+They do not change results, so they are not part of a configuration or its hash.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from .errors import ReproduceError
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What the command line says of folders and of the machine.
+    """Folders and use of the machine, from the command line.
 
     Attributes:
         data_dir: folder of a data set.
         weights: folder of trained networks.
-        cache: folder for what is computed once and shared by units, such as features; made when needed.
+        cache: folder of results that units share, such as features; created when needed.
         networks: where networks are kept while an artifact is not complete, set by the runner; None for nowhere.
         accumulate: number of parts that a batch goes through in, where it does not fit into memory.
         loaders: processes that read and decode images; 0 for threads.
@@ -46,4 +46,4 @@ class Inputs:
 
 
 NOTHING = Inputs()
-"""No folder, and the machine as it is."""
+"""No folder, and defaults for the machine."""

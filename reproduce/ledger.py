@@ -13,7 +13,7 @@ _COLUMNS = ("claim", "statement", "paper", "quantity", "measured", "standard err
 
 
 def _number(value: float) -> str:
-    """Return a number with four digits; NaN stands for what a tier does not measure."""
+    """Return a number with four digits; NaN stands for a quantity that the tier does not measure."""
     return "not measured" if math.isnan(value) else format(value, ".4g")
 
 
@@ -69,7 +69,7 @@ def best_as_markdown(lines: Iterable[tuple[LedgerLine, str]]) -> str:
 
 
 def number_of(line: LedgerLine) -> str:
-    """Return what was measured with its standard error."""
+    """Return a measurement with its standard error."""
     error = _error(line)
     return _number(line.measurement.value) + (f" ± {error}".replace("± exact", "(exact)") if error else "")
 

@@ -1,9 +1,8 @@
-"""What numbers of two machines may differ in, and why.
+"""How and why numbers differ between machines.
 
-To the last digit, numbers agree only where the same programs run: the same versions, the same instruction set, as many
-devices and threads, the same flags of the compiler. XLA compiles for the instructions of the processor, and a sum in
-another order or with fused products rounds differently; training amplifies that. Elsewhere, `verify` allows each metric
-its tolerance.
+Numbers agree to the last digit only where the same programs run: the same versions, instruction set, number of devices
+and threads, and compiler flags. XLA compiles for the instructions of the processor, and a sum in another order or with
+fused products rounds differently; training amplifies that. Elsewhere, `verify` allows each metric its tolerance.
 """
 
 import json
@@ -31,7 +30,7 @@ _KEYS = {
     "xla_flags": "XLA_FLAGS",
     "x64": "double precision",
 }
-# What older records do not say, and was so.
+# Defaults of fields that older records lack.
 _DEFAULTS = {"x64": False}
 
 CONFIRMED = "machines.json"
@@ -59,7 +58,7 @@ def usable_cpus() -> int | None:
 
 
 def setting(origin: Mapping[str, Any]) -> str:
-    """Return in words what is unusual about where numbers come from.
+    """Return the unusual settings of an origin in words.
 
     Args:
         origin: as `results.origin` returns it.
@@ -105,22 +104,27 @@ def read_confirmed(reference: Path) -> list[dict[str, Any]]:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
 
 
-def confirm(reference: Path, origin: Mapping[str, Any], noted: Mapping[str, Any]) -> Path:
-    """Note a machine; what was noted of the same machine, setting, tier and session before is replaced.
+def confirm(reference: Path, origin: Mapping[str, Any], tier: str, artifacts: Mapping[str, Mapping[str, Any]]) -> Path:
+    """Note how artifacts compared on a machine; what was noted of the same ones before is replaced.
 
     Args:
         reference: folder of the accepted CSVs.
         origin: where the fresh numbers come from, as `results.origin` returns it.
-        noted: tier and session; how each artifact compared, "digits", "tolerance" or "apart"; and how many verdicts are
-            the accepted ones, and of how many.
+        tier: their tier.
+        artifacts: by id, how each compared: `agrees` is "digits", "tolerance" or "apart"; `digits` is the number of
+            significant digits that all its numbers share, None if that is all of them; `largest` is the largest
+            deviation as a fraction of what is allowed; `verdicts` are how many are the accepted ones, and of how many.
     """
     versions = origin.get("versions") or {}
     jax = versions.get("jax") if isinstance(versions, Mapping) else None
     place = {"instructions": origin.get("instructions"), "cpus": origin.get("cpus"), "jax": jax}
-    entry = {**place, "setting": setting(origin), **noted}
-    keys = [key for key in entry if key not in ("artifacts", "verdicts")]
-    kept = [one for one in read_confirmed(reference) if any(one[key] != entry[key] for key in keys)]
-    found = sorted([*kept, entry], key=lambda one: [str(one[key]) for key in keys])
+    place |= {"setting": setting(origin), "tier": tier}
+    found = read_confirmed(reference)
+    entry = next((one for one in found if place.items() <= one.items()), None)
+    if entry is None:
+        found.append(entry := {**place, "artifacts": {}})
+    entry["artifacts"] |= artifacts
+    found.sort(key=lambda one: [str(one[key]) for key in place])
     path = reference / CONFIRMED
     write_atomically(path, (json.dumps(found, indent=1) + "\n").encode())
     return path

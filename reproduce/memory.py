@@ -20,12 +20,12 @@ _MAX_MAPS = Path("/proc/sys/vm/max_map_count")
 def share_programs(folder: str) -> None:
     """Let this process, which has not imported JAX, share compiled programs with others through a folder.
 
-    What another one has compiled is read, not compiled again. A store that the user has named is left as it is.
+    Programs compiled by another process are read, not recompiled. A store that the user has named is kept.
     """
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
-    # What one process reads while another writes it is compiled again.
+    # A program read while another process writes it is recompiled.
     warnings.filterwarnings("ignore", "Error reading persistent compilation cache entry", UserWarning)
 
 

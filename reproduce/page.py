@@ -25,7 +25,7 @@ from .paths import Output
 from .record import Records
 from .registry import REGISTRY, select
 from .results import judged, origin
-from .verify import deviation
+from .verify import compare, deviation
 
 _TEMPLATE = Path(__file__).with_name("page.html")
 
@@ -44,14 +44,14 @@ _OF_SEVERAL = {
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """What the page shows of one artifact.
+    """One artifact on the page.
 
     Attributes:
         artifact: the artifact.
         tier: the tier of its numbers.
         csv: its numbers.
         accepted: the accepted numbers to compare them with, if there are any.
-        picture: its figure, if there is one.
+        picture: its figure, if any.
         lines: its claims.
         origin: where the numbers come from.
         links: files to link to, by the words of the link.
@@ -121,7 +121,7 @@ def _numbers(section: Section) -> tuple[str, str]:
     if known is not None:
         beyond = sum(share > 1 for row in shares for share in row)
         words = (
-            f'<span class="fails">{beyond} numbers deviate from the accepted ones by more than is allowed.</span>'
+            f'<span class="fails">Numbers that deviate from the accepted ones by more than is allowed: {beyond}.</span>'
             if beyond
             else f'<span class="holds">All {len(rows)} rows agree with the accepted ones.</span>'
         )
@@ -191,9 +191,7 @@ def _evidence(sections: Sequence[Section]) -> str:
         for line in section.lines
     )
     kinds = [(ours, verdict) for ours in (False, True) for verdict in Verdict]
-    head = "".join(
-        f"<th class='amount'>{'ours' if ours else 'the paper'}: {_text(verdict.value)}</th>" for ours, verdict in kinds
-    )
+    head = "".join(f"<th class='amount'>{_text(verdict.value)}</th>" for _, verdict in kinds)
     rows = "".join(
         f"<tr><td>{_text(words)}</td>"
         + "".join(f"<td class='amount'>{found[part, ours, verdict]}</td>" for ours, verdict in kinds)
@@ -201,7 +199,24 @@ def _evidence(sections: Sequence[Section]) -> str:
         for part, words in PARTS.items()
         if any(own == part for own, _, _ in found)
     )
-    return f"<thead><tr><th>evidence</th>{head}</tr></thead><tbody>{rows}</tbody>"
+    whose = "".join(f'<th colspan="{len(Verdict)}">{words}</th>' for words in ("the paper's claims", "our claims"))
+    return f'<thead><tr><th rowspan="2">evidence</th>{whose}</tr><tr>{head}</tr></thead><tbody>{rows}</tbody>'
+
+
+def _agreement(sections: Sequence[Section]) -> str:
+    """Return which artifacts agree with their accepted numbers, as a sentence; empty if there are none to compare."""
+    compared = [
+        compare(one.artifact.id, one.csv, one.accepted, one.artifact.tolerances)
+        for one in sections
+        if one.accepted is not None
+    ]
+    if not compared:
+        return ""
+    apart = [one.artifact for one in compared if one.differences]
+    if not apart:
+        return f'<p class="holds">All {len(compared)} artifacts that have accepted numbers agree with them.</p>'
+    links = ", ".join(f'<a href="#{artifact}">{artifact}</a>' for artifact in apart)
+    return f'<p class="fails">{len(apart)} of {len(compared)} artifacts deviate from the accepted numbers: {links}.</p>'
 
 
 def as_page(
@@ -210,7 +225,7 @@ def as_page(
     """Return the page.
 
     Args:
-        sections: what it shows, in order.
+        sections: its artifacts, in order.
         title: its title.
         about: a sentence below.
         links: files to link to, by the words of the link.
@@ -232,6 +247,7 @@ def as_page(
         title=_text(title),
         about=_text(about),
         counts=told,
+        agreement=_agreement(sections),
         evidence=_evidence(sections),
         links="".join(f'<a href="{_text(target)}">{_text(name)}</a>' for name, target in links.items()),
         options="".join(
@@ -297,7 +313,7 @@ def write_page(records: Records, lines: Mapping[str, Sequence[LedgerLine]], refe
 
 
 def _about(output: Output, count: int) -> str:
-    """Return what a page is about."""
+    """Return a sentence about the page."""
     data = f" {output.variant.words(output.tier)}." if output.variant.name else ""
     return f"{count} artifacts are computed at this tier.{data}"
 

@@ -13,15 +13,15 @@ from .record import Job, Key, Records
 # Seconds between two lines about the same artifact.
 _INTERVAL = 10.0
 
-# Expectations weigh as much as this share of the work done at the measured speed.
+# The prior weight of the expected durations, as a fraction of all work.
 _PRIOR = 0.05
 
-# Time spent on runs that are under way shortens them by at most this share.
+# Time already spent on running units reduces their estimate by at most this fraction.
 _MOST = 0.6
 
 
 def expected_seconds(artifact: Artifact, tier: str) -> float:
-    """Return how long all runs of an artifact take one after the other: as its accepted numbers did, or as it says."""
+    """Return the serial time of an artifact: recorded with its accepted numbers, or declared by the artifact."""
     recorded = read_manifest(REFERENCE).get(f"{tier}/{artifact.id}.csv", {}).get("seconds")
     return max(recorded or 60 * artifact.minutes[tier], 0.1)
 
@@ -29,17 +29,17 @@ def expected_seconds(artifact: Artifact, tier: str) -> float:
 class TimeLeft:
     """An estimate of the time that is left.
 
-    Runs differ in length by orders of magnitude, so that a share of their number says little. Each counts with its
-    expected seconds, times how much slower than expected those were that are done, divided by the number of workers.
-    What workers have spent on runs that are not done yet is time that those will not take again.
+    Runs differ in length by orders of magnitude, so the fraction of completed runs says little. Each run counts with
+    its expected seconds, times the measured slowdown of completed runs, divided by the number of workers. The time
+    that workers have spent on unfinished runs is subtracted.
     """
 
     def __init__(self, expected: Mapping[Key, float], *, workers: int, clock: Callable[[], float] = time.monotonic):
         """Initialize, and start the clock.
 
         Args:
-            expected: seconds of each run that is to be computed.
-            workers: how many are computed at a time.
+            expected: seconds of each run to compute.
+            workers: number of runs in parallel.
             clock: returns seconds.
         """
         self._left = dict(expected)
@@ -47,12 +47,12 @@ class TimeLeft:
         self._clock = clock
         self._start = clock()
         self._measured = 0.0
-        # At first, expectations are all that is known.
+        # At first, only the expectations are known.
         self._prior = _PRIOR * sum(expected.values())
         self._done = 0.0
 
     def add(self, key: Key, seconds: float) -> None:
-        """Take note of a run that is done; one that comes again after a loss counts once."""
+        """Record a completed run; a run repeated after a loss counts once."""
         if key in self._left:
             self._done += self._left.pop(key)
             self._measured += seconds
@@ -69,15 +69,15 @@ class TimeLeft:
 
 
 class Progress:
-    """Says how far each artifact is."""
+    """Reports the progress of each artifact."""
 
     def __init__(self, say: Callable[[str], None], *, workers: int = 1, show: bool = True):
         """Initialize.
 
         Args:
             say: prints a line.
-            workers: how many groups are computed at a time.
-            show: whether to say how far artifacts are; what is computed again is said in any case.
+            workers: number of groups in parallel.
+            show: whether to report progress; recomputed units are always reported.
         """
         self._say = say
         self._workers = workers
@@ -87,7 +87,7 @@ class Progress:
         self._spoke: dict[str, float] = {}
 
     def begin(self, chosen: Sequence[Artifact], records: Records, missing: Mapping[Key, Job]) -> None:
-        """Say what there is to do.
+        """Announce the work.
 
         Args:
             chosen: the artifacts.
@@ -112,7 +112,7 @@ class Progress:
             self._say(f"{len(missing)} units to compute, about {duration(self._time.seconds())}.")
 
     def add(self, key: Key, seconds: float) -> None:
-        """Take note of a unit that is done, and say so for each artifact that it belongs to, but not all the time."""
+        """Record a completed unit, and report it for each of its artifacts, at intervals."""
         self._time.add(key, seconds)
         for name, left in self._left.items():
             if key in left:
@@ -120,7 +120,7 @@ class Progress:
                 self._tell(name, left)
 
     def _tell(self, name: str, left: Collection[Key]) -> None:
-        """Say how far an artifact is, if it was not said just now."""
+        """Report the progress of an artifact, unless it was reported just now."""
         now = time.monotonic()
         is_due = name not in self._spoke or now - self._spoke[name] >= _INTERVAL
         if self._show and (is_due or not left):

@@ -46,7 +46,7 @@ def _git_commit() -> str | None:
 
 
 def provenance(*, seconds: float) -> dict[str, Any]:
-    """Return what a record says about the program and the machine that made it.
+    """Return the provenance of a record: program and machine.
 
     Args:
         seconds: how long the run took.

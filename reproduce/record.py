@@ -123,7 +123,7 @@ def look_up(path: Path, *, wanted: str, version: str) -> Lookup:
 
 
 def _text(value: Scalar) -> str:
-    """Return a value as the CSV has it; nine digits tell every single-precision number apart."""
+    """Return a value as the CSV has it; nine digits distinguish all single-precision numbers."""
     return format(value, ".9g") if isinstance(value, float) else str(value)
 
 
@@ -162,7 +162,7 @@ class Job:
 
     @property
     def key(self) -> Key:
-        """What tells it from other runs."""
+        """The key that distinguishes it from other runs."""
         return self.folder, self.unit
 
     def record(self, rows: Sequence[Row], provenance: Mapping[str, Any], *, restored: bool = False) -> Record:

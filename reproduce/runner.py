@@ -28,7 +28,7 @@ from .registry import REGISTRY
 
 
 class InterruptedRunError(ReproduceError):
-    """The run was stopped from the keyboard; what is done is kept."""
+    """The run was stopped from the keyboard; completed units are kept."""
 
     def __init__(self, done: int, total: int, words: str = ""):
         """Initialize with how many units are done, and what else is known of the one that was not."""
@@ -126,7 +126,7 @@ def run(
         force: whether to compute again what has a record.
         executor: where the groups are computed.
         progress: receives each finished unit.
-        finish: called with each artifact as soon as it is complete.
+        finish: called with each artifact when it is complete.
     """
     if force:
         for artifact in chosen:

@@ -21,7 +21,7 @@ class Measurement(NamedTuple):
 
 
 UNKNOWN = Measurement(math.nan)
-"""What is measured where there is nothing to measure."""
+"""The measurement where there is nothing to measure."""
 
 # Which rows -------------------------------------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ class Bases:
     match: str = ""
 
     def mean(self, rows: Rows, metric: Metric) -> Measurement:
-        """Return the mean over rows; one base tells nothing of the error over bases."""
+        """Return the mean over rows; one base does not determine the error over bases."""
         found = mean_over([value_in(row, metric) for row in rows])
         if not rows:
             return found
@@ -196,7 +196,7 @@ class Bases:
 
 
 def _error_of(values: Sequence[float]) -> float:
-    """Return the standard error of a mean; 0 for one value, which tells nothing of it."""
+    """Return the standard error of a mean; 0 for one value, which does not determine it."""
     return mean_over(values).standard_error if len(values) > 1 else 0.0
 
 

@@ -27,12 +27,14 @@ class Comparison:
         differences: one sentence per disagreement, the first few of them; empty if they agree.
         num_rows: number of rows.
         largest: the largest deviation of a number, as a fraction of what its tolerance allows.
+        digits: how many significant digits all numbers share at least; None if they share all of them.
     """
 
     artifact: str
     differences: tuple[str, ...]
     num_rows: int = 0
     largest: float = 0.0
+    digits: int | None = None
 
     @property
     def kind(self) -> str:
@@ -50,7 +52,8 @@ class Comparison:
         if self.largest == 0:
             return f"{self.artifact}: {self.num_rows} rows agree to the last digit"
         why = ", although nothing is known to differ between the machines" if same_machine else ""
-        largest = f"largest deviation {self.largest:.2g} of what is allowed{why}"
+        shared = "" if self.digits is None else f"at least {self.digits} digits, "
+        largest = f"{shared}largest deviation {self.largest:.2g} of what is allowed{why}"
         return f"{self.artifact}: {self.num_rows} rows agree within their tolerances ({largest})"
 
 
@@ -75,6 +78,27 @@ def deviation(fresh: str, accepted: str, tolerance: Tolerance | None) -> float:
     return difference / allowed
 
 
+def shared_digits(fresh: str, accepted: str, tolerance: Tolerance | None) -> int | None:
+    """Return how many significant digits two cells share; None if all, or if both are zero within the tolerance.
+
+    Args:
+        fresh: the new cell.
+        accepted: the one of the reference.
+        tolerance: what is allowed; its absolute part is what counts as zero.
+    """
+    if fresh == accepted:
+        return None
+    try:
+        first, second = float(fresh), float(accepted)
+    except ValueError:
+        return 0
+    size = max(abs(first), abs(second))
+    if size <= (tolerance or _EXACT).absolute:
+        return None
+    share = abs(first - second) / size
+    return max(0, math.floor(-math.log10(share))) if share > 0 else 0 if math.isnan(share) else None
+
+
 def compare(
     artifact: str, fresh: Path, accepted: Path, tolerances: Mapping[str, Tolerance], *, most: int = 5
 ) -> Comparison:
@@ -96,17 +120,25 @@ def compare(
     if len(rows) != len(known_rows):
         return Comparison(artifact=artifact, differences=(f"{len(rows)} rows, the reference has {len(known_rows)}",))
     differences = []
+    digits: list[int | None] = []
     largest = 0.0
     for number, (row, known) in enumerate(zip(rows, known_rows, strict=True), start=1):
         for column, cell, expected in zip(columns, row, known, strict=True):
             share = deviation(cell, expected, tolerances.get(column))
             largest = max(largest, share)
+            digits.append(shared_digits(cell, expected, tolerances.get(column)))
             if share > 1:
                 differences.append(f"row {number}, {column}: {cell}, the reference has {expected}")
     told = differences[:most]
     if len(differences) > most:
         told.append(f"and {len(differences) - most} more")
-    return Comparison(artifact=artifact, differences=tuple(told), num_rows=len(rows), largest=largest)
+    return Comparison(
+        artifact=artifact,
+        differences=tuple(told),
+        num_rows=len(rows),
+        largest=largest,
+        digits=min((number for number in digits if number is not None), default=None),
+    )
 
 
 def verify(entry: Artifact, output: Output, reference: Path) -> Comparison:
@@ -127,7 +159,7 @@ def verify(entry: Artifact, output: Output, reference: Path) -> Comparison:
     return compare(entry.id, output.csv(entry.id), accepted, entry.tolerances)
 
 
-def same_verdicts(entry: Artifact, output: Output, reference: Path) -> tuple[int, int]:
+def _same_verdicts(entry: Artifact, output: Output, reference: Path) -> tuple[int, int]:
     """Return how many claims have the verdict that the accepted numbers give them, and of how many."""
     accepted = reference / output.tier / f"{entry.id}.csv"
     if not accepted.exists():
@@ -135,6 +167,23 @@ def same_verdicts(entry: Artifact, output: Output, reference: Path) -> tuple[int
     fresh, known = (read_rows(path) for path in (output.csv(entry.id), accepted))
     same = [judge(claim, fresh).verdict is judge(claim, known).verdict for claim in entry.claims]
     return sum(same), len(same)
+
+
+def agreement(entry: Artifact, comparison: Comparison, output: Output, reference: Path) -> dict[str, Any]:
+    """Return what is noted of an artifact on a machine: how its numbers compare, and how many verdicts are the same.
+
+    Args:
+        entry: the artifact.
+        comparison: of its fresh numbers with the accepted ones.
+        output: where the fresh numbers are.
+        reference: folder of the accepted CSVs.
+    """
+    return {
+        "agrees": comparison.kind,
+        "digits": comparison.digits,
+        "largest": float(f"{comparison.largest:.2g}") if math.isfinite(comparison.largest) else None,
+        "verdicts": _same_verdicts(entry, output, reference),
+    }
 
 
 def confirm(entry: Artifact, records: Records, reference: Path, *, largest: float, date: str) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""A release, or what one would do: `nox -s release -- --dry-run`.
+"""A release, or a rehearsal of one: `nox -s release -- --dry-run`.
 
 It checks that version, changelog, citation and tag agree and that nothing is uncommitted, and lists the files of
 `out/release` with their checksums. Without `--dry-run` it makes the tag; pushing it is left to people.
@@ -21,7 +21,7 @@ def version(root: Path) -> str:
 
 
 def _git(root: Path, *words: str) -> str:
-    """Return what git says."""
+    """Return the output of a git command."""
     return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
 
 

@@ -241,6 +241,9 @@ def test_formulas_become_mathml():
     converted = hooks.convert_math(f"{inline} {display}")
     assert converted.count("<math") == 2 and 'display="block"' in converted
     assert "<mo>&#x0003C;</mo>" in converted and "<mfrac>" in converted and "arithmatex" not in converted
+    # A phone is narrower than a long formula, which then scrolls by itself.
+    long = rf'<span class="arithmatex">\({" + ".join("abcdefghijklm")}\)</span>'
+    assert "long-math" in hooks.convert_math(long) and "long-math" not in converted
     assert '<mtext class="typewriter">mlp</mtext>' in hooks.to_mathml(r"\mathtt{mlp}", display=False)
     # Signs and words that browsers would set without a space between them.
     assert "<mi>z</mi><mo>&#x0223C;</mo>" in hooks.to_mathml(r"z \sim P", display=False)

@@ -8,11 +8,13 @@ import pytest
 from reproduce import __main__ as cli
 from reproduce import machines
 from reproduce.aggregate import read_rows
+from reproduce.artifact import Tolerance
 from reproduce.paper.origins import machine_rows
 from reproduce.paths import REFERENCE, Output
 from reproduce.provenance import package_version
 from reproduce.record import Record, Records
 from reproduce.registry import REGISTRY
+from reproduce.verify import shared_digits
 
 pytestmark = pytest.mark.once
 
@@ -96,23 +98,43 @@ def test_double_precision_is_told_also_where_the_reference_says_nothing_of_it():
     assert told == "double precision: True here, False there"
 
 
-def test_a_machine_is_noted_once_per_setting_tier_and_session(tmp_path):
-    noted = {"tier": "smoke", "session": "theory", "verdicts": [7, 8], "artifacts": {"thm1": "digits"}}
-    machines.confirm(tmp_path, ORIGIN, noted)
-    machines.confirm(tmp_path, {**ORIGIN, "x64": True}, {**noted, "artifacts": {"thm1": "apart"}})
-    machines.confirm(tmp_path, ORIGIN, {**noted, "artifacts": {"thm1": "tolerance"}})
-    found = machines.read_confirmed(tmp_path)
-    assert sorted((one["setting"].split(", ")[-1], one["artifacts"]["thm1"]) for one in found) == [
-        ("default", "tolerance"),
-        ("double precision", "apart"),
+def test_artifacts_are_noted_once_per_machine_setting_and_tier(tmp_path):
+    def compared(agrees, digits=None):
+        return {"agrees": agrees, "digits": digits, "largest": 0.1, "verdicts": [7, 8]}
+
+    machines.confirm(tmp_path, ORIGIN, "smoke", {"thm1": compared("digits")})
+    machines.confirm(tmp_path, {**ORIGIN, "x64": True}, "smoke", {"thm1": compared("apart", 1)})
+    machines.confirm(tmp_path, ORIGIN, "smoke", {"thm1": compared("tolerance", 5), "tab01": compared("digits")})
+    machines.confirm(tmp_path, ORIGIN, "smoke", {"thm2": compared("tolerance", 4)})
+    found = [(row["setting"], row["numbers"], row["digits"], row["tolerance"]) for row in machine_rows(tmp_path)]
+    assert found == [
+        ("default", "theory, testbed; tier smoke", "1", "2, to 4 digits"),
+        ("double precision", "theory; tier smoke", "0", "0"),
     ]
-    told = {row["apart"]: (row["digits"], row["tolerance"], row["verdicts"]) for row in machine_rows(tmp_path)}
-    assert told == {"none": ("0", "1", "7 of 8"), "thm1": ("0", "0", "7 of 8")}
+    told = [(row["apart"], row["verdicts"]) for row in machine_rows(tmp_path)]
+    assert told == [("none", "21 of 24"), ("thm1", "7 of 8")]
+
+
+@pytest.mark.parametrize(
+    ("fresh", "accepted", "digits"),
+    [
+        ("0.5", "0.5", None),
+        ("joint", "joint", None),
+        ("joint", "marginal", 0),
+        ("1.2345", "1.2346", 4),
+        ("1.2345", "-1.2345", 0),
+        ("1e-9", "-3e-9", None),  # both are zero within the tolerance
+        ("nan", "1.0", 0),
+        ("1.0", "1.00", None),
+    ],
+)
+def test_digits_that_cells_share_are_counted(fresh, accepted, digits):
+    assert shared_digits(fresh, accepted, Tolerance(absolute=1e-8)) == digits
 
 
 def test_verify_notes_the_machine_beside_the_accepted_numbers(tmp_path, monkeypatch, capsys):
     reference = shutil.copytree(REFERENCE, tmp_path / "reference")
-    (reference / machines.CONFIRMED).unlink()
+    (reference / machines.CONFIRMED).unlink(missing_ok=True)
     monkeypatch.setattr(cli, "REFERENCE", reference)
     words = ["--tier", "smoke", "--only", "fig01", "--out", str(tmp_path / "out")]
     records = Records(Output(root=tmp_path / "out", tier="smoke"))
@@ -132,6 +154,7 @@ def test_verify_notes_the_machine_beside_the_accepted_numbers(tmp_path, monkeypa
     assert cli.main(["verify", "--record", *words]) == 0
     assert f"noted: {reference / machines.CONFIRMED}" in capsys.readouterr().out
     (noted,) = machines.read_confirmed(reference)
-    assert noted["artifacts"] == {"fig01": "digits"}
-    assert noted["verdicts"][0] == noted["verdicts"][1] == len(REGISTRY["fig01"].claims)
-    assert (noted["tier"], noted["session"], noted["setting"]) == ("smoke", "all", "default")
+    claims = len(REGISTRY["fig01"].claims)
+    agreed = {"agrees": "digits", "digits": None, "largest": 0.0, "verdicts": [claims, claims]}
+    assert noted["artifacts"] == {"fig01": agreed}
+    assert (noted["tier"], noted["setting"]) == ("smoke", "default")

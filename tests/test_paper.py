@@ -34,7 +34,8 @@ SOURCES = {path.relative_to(cli.SOURCES).as_posix(): path.read_text() for path i
 TEXT = r"""
     //[^\n]*                                    # a comment
     | \$[^$]*\$                                 # a formula
-    | \b\d+(\.\d+)?fr\b | \bmost:\ \d+%            # the width of a column; how large a picture may be
+    | \b\d+(\.\d+)?fr\b | \bgap:\ \d+(\.\d+)?pt     # the width of a column; space around a row
+    | \bmost:\ \d+%                            # how large a picture may be
     | !=\ "0" | (>|==)\ 0                         # whether there is any
     | \b(Section|Appendix|Appendices|Figure|Figures|Theorem|Theorems|Table)\ \w+(\.\d)?(,\ \d+)*(\ and\ \w+)?
     | \bCIFAR-100?\b | @\w+                    # names of data sets and of references
@@ -44,7 +45,7 @@ TEXT = r"""
 LAYOUT = rf"""{TEXT}
     | \d+(\.\d+)?(pt|em|cm|fr|%) | luma\(\d+\) | rgb\("\#[0-9a-f]{{6}}"\)
     | \b(level|colspan):\ \d | (==|-)\ \d\b | slice\(1\) | numbering:\ "[1A](\.1)?" | paper:\ "a4"
-    | update\(0\) | count:\ 2
+    | update\(0\)
 """
 WORDS = (
     "three four five six seven eight nine ten eleven twelve twenty thirty fifty hundred thousand million percent half"
@@ -197,14 +198,19 @@ def test_a_published_number_is_divided_and_related_as_it_says(tmp_path):
     ]
     common = 'setting = "s"\nsource = "t"\ntheirs = "1"'
     ours = 'artifact = "x", metric = "joint", means = "problems", rows = { agent = "a" }'
+    of_b = 'over = { agent = "b" }'
     path = tmp_path / "originals.toml"
     path.write_text(
-        f'[[number]]\nwhat = "ratio"\n{common}\nours = {{ {ours}, over = {{ agent = "b" }} }}\n'
+        f'[[number]]\nwhat = "ratio"\n{common}\nours = {{ {ours}, {of_b} }}\n'
         f'[[number]]\nwhat = "share"\n{common}\nours = {{ {ours}, per = 10 }}\n'
+        f'[[number]]\nwhat = "elsewhere"\n{common}\nours = {{ {ours}, {of_b}, over_artifact = "z" }}\n'
         f'[[number]]\nwhat = "missing"\n{common}\nours = {{ {ours.replace(chr(34) + "x", chr(34) + "y")} }}\n'
     )
     told = {entry["what"]: entry["ours"] for entry in originals(path, {"x": rows})}
     assert told == {"ratio": "0.25", "share": "0.1"}
+    others = [{**entry, "joint": 2 * entry["joint"]} for entry in rows]
+    told = {entry["what"]: entry["ours"] for entry in originals(path, {"x": rows, "z": others})}
+    assert told == {"ratio": "0.25", "share": "0.1", "elsewhere": "0.125"}
 
 
 def test_all_computing_is_added_up(tree):

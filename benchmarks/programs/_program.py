@@ -1,4 +1,4 @@
-"""The form of a program: a function, what it is called with, and the model that it is about."""
+"""The form of a program: a function, its arguments, and its model."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ class Program(NamedTuple):
 
     Attributes:
         function: a pure function of trees of arrays; or an entry point of the library, which compiles by itself.
-        args: what it is called with.
+        args: its arguments.
         model: the model, whose parameters are counted.
         trips: how often the body of its loop runs, which XLA counts once; 1 without a loop.
     """

@@ -30,7 +30,7 @@ OPTIMIZER = optax.adam(1e-3)
 
 
 def knowledge_at(value: float) -> PriorKnowledge:
-    """Return what an agent knows, with this temperature."""
+    """Return an agent's knowledge, with this temperature."""
     return PriorKnowledge(INPUTS, CLASSES, jnp.asarray(EXAMPLES, dtype=jnp.int32), jnp.asarray(value, dtype=float))
 
 
@@ -96,7 +96,7 @@ def _particle(key: jax.Array) -> TrainState:
 
 
 def stacked_step_of(particles: int, loss: AbstractLoss) -> Program:
-    """One step of a stack of so many networks, as an ensemble is trained."""
+    """One step of a stack of networks, as in training an ensemble."""
     states = eqx.filter_vmap(_particle)(jr.split(jr.key(1), particles))
 
     def step(states: TrainState, batch: Batch, loss: AbstractLoss) -> Any:

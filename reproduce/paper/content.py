@@ -1,4 +1,4 @@
-"""What the paper says: one tree of artifacts, claims, costs and departures, made from the accepted numbers."""
+"""The content of the paper: one tree of artifacts, claims, costs and departures, made from the accepted numbers."""
 
 import re
 import tomllib
@@ -58,7 +58,7 @@ def gather(reference: Path) -> list[Shown]:
 
 
 def _name(artifact: str) -> str:
-    """Return what the paper calls an artifact; empty for one that it does not have."""
+    """Return the name of an artifact in the paper; empty for one that it does not have."""
     found = re.fullmatch(r"(fig|tab|thm)0*(\d+)(?:_\w+)?", artifact)
     return f"{_KINDS[found[1]]} {found[2]}" if found else ""
 
@@ -116,7 +116,7 @@ def _tally(counts: Mapping[str, str]) -> str:
 
 
 def _artifact(shown: Shown, lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what the paper says of one artifact."""
+    """Return the paper's entry of one artifact."""
     entry = shown.entry
     tier = shown.accepted.tier if shown.accepted else None
     counts = _counts(lines)

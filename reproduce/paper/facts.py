@@ -34,6 +34,6 @@ def facts(tiers: Mapping[str, str | None]) -> dict[str, str]:
         own = REGISTRY[artifact]
         config = own.at_tier(tiers[artifact] or list(own.tiers)[-1])
         value = size(config)
-        # A data set of its own size is taken whole.
+        # Without a size in the configuration, the whole data set is used.
         found[name] = "all" if value is None else number(value)
     return found

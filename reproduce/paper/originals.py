@@ -1,4 +1,4 @@
-"""Published numbers beside ours: `paper/originals.toml` quotes them and says which accepted number is meant."""
+"""Published numbers beside ours: `paper/originals.toml` quotes them and names the accepted number of each."""
 
 import tomllib
 from collections.abc import Mapping
@@ -21,13 +21,15 @@ def _rows(rows: Rows, wanted: Mapping[str, Any]) -> Rows:
     return where(rows, **chosen)
 
 
-def _ours(ours: Mapping[str, Any], rows: Rows) -> Measurement:
-    """Return our number."""
+def _ours(ours: Mapping[str, Any], rows: Mapping[str, list[Row]]) -> Measurement:
+    """Return our number from the accepted rows of all artifacts."""
+    own = rows[artifact_of(ours)]
     if "claim" in ours:
-        return judge(CLAIMS[ours["claim"]], rows).measurement
-    design, metric, chosen = _DESIGNS[ours["means"]], ours["metric"], _rows(rows, ours["rows"])
+        return judge(CLAIMS[ours["claim"]], own).measurement
+    design, metric, chosen = _DESIGNS[ours["means"]], ours["metric"], _rows(own, ours["rows"])
     if "over" in ours:
-        return design.ratio(chosen, _rows(rows, ours["over"]), metric)
+        others = rows[ours.get("over_artifact", ours["artifact"])]
+        return design.ratio(chosen, _rows(others, ours["over"]), metric)
     value, error = design.mean(chosen, metric)
     return Measurement(value / ours.get("per", 1), error / ours.get("per", 1))
 
@@ -46,8 +48,8 @@ def originals(path: Path, rows: Mapping[str, list[Row]]) -> list[dict[str, str]]
     """
     found = []
     for entry in tomllib.loads(path.read_text(encoding="utf-8"))["number"]:
-        own = rows.get(artifact_of(entry["ours"]))
-        if own:
+        needed = {artifact_of(entry["ours"]), entry["ours"].get("over_artifact", artifact_of(entry["ours"]))}
+        if all(rows.get(artifact) for artifact in needed):
             words = {name: entry[name] for name in ("what", "theirs", "setting", "source")}
-            found.append({**words, "ours": measured(*_ours(entry["ours"], own))})
+            found.append({**words, "ours": measured(*_ours(entry["ours"], rows))})
     return found

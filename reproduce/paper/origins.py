@@ -1,4 +1,4 @@
-"""Where the accepted numbers come from: what they took, which machines confirmed them, which rules were there first."""
+"""The origin of the accepted numbers: compute, confirming machines, and rules that were committed first."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -66,23 +66,38 @@ def compute(reference: Path) -> dict[str, Any]:
 
 
 def machine_rows(reference: Path) -> list[dict[str, str]]:
-    """Return the machines and settings on which `verify` was recorded, and what came of it.
+    """Return the machines and settings on which `verify` was recorded, with the results.
 
     Args:
         reference: folder of the accepted CSVs.
     """
-    found = []
+    rows = []
     for one in read_confirmed(reference):
-        results = list(one["artifacts"].values())
-        found.append(
+        sessions = {REGISTRY[name].session for name in one["artifacts"]}
+        rows.append(
             {
                 "machine": f"{one['instructions']}; {one['cpus']} processors, jax {one['jax']}",
                 "setting": one["setting"],
-                "numbers": f"{one['session']}, tier {one['tier']}",
-                "digits": number(results.count("digits")),
-                "tolerance": number(results.count("tolerance")),
-                "verdicts": f"{one['verdicts'][0]} of {one['verdicts'][1]}",
-                "apart": ", ".join(name for name, result in one["artifacts"].items() if result == "apart") or "none",
+                "numbers": f"{', '.join(own for own in SESSIONS if own in sessions)}; tier {one['tier']}",
+                **_agreement(one["artifacts"]),
             }
         )
-    return found
+    return rows
+
+
+def _agreement(artifacts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return how artifacts compared, as cells of a table."""
+    by_result = {
+        result: [name for name, own in artifacts.items() if own["agrees"] == result]
+        for result in ("digits", "tolerance", "apart")
+    }
+    shared = [artifacts[name]["digits"] for name in by_result["tolerance"]]
+    digits = min((number for number in shared if number is not None), default=None)
+    within = number(len(shared))
+    verdicts = [own["verdicts"] for own in artifacts.values()]
+    return {
+        "digits": number(len(by_result["digits"])),
+        "tolerance": within if digits is None else f"{within}, to {digits} digits",
+        "apart": ", ".join(by_result["apart"]) or "none",
+        "verdicts": f"{sum(same for same, _ in verdicts)} of {sum(among for _, among in verdicts)}",
+    }

@@ -42,7 +42,7 @@ print(json.dumps({name: str(claim.rule) for name, claim in CLAIMS.items()}))
 
 @ft.cache
 def git(*words: str) -> bytes:
-    """Return what git says."""
+    """Return the output of a git command."""
     return subprocess.run(["git", *words], cwd=_ROOT, capture_output=True, check=True).stdout
 
 

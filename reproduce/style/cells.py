@@ -20,9 +20,9 @@ def draw_cells(
         cells: probability by row and column.
         rows: names of the rows, from the top.
         columns: names of the columns.
-        title: what stands above.
-        y1: what the rows are; written at the left.
-        y2: what the columns are; written at the top.
+        title: text above.
+        y1: label of the rows, at the left.
+        y2: label of the columns, at the top.
     """
     for i, row in enumerate(rows):
         for j, column in enumerate(columns):

@@ -10,7 +10,7 @@ INK = "#1a1a1a"
 """Text, frames and exact curves."""
 
 MUTED = "#8a8a8a"
-"""What is there for comparison only."""
+"""The look of elements shown for comparison only."""
 
 
 @dataclass(frozen=True, kw_only=True)

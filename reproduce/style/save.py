@@ -12,7 +12,7 @@ from .palette import MUTED
 
 _METADATA = {"pdf": {"CreationDate": None, "Producer": None, "Creator": None}, "png": {"Software": None}}
 
-# It warns of the dates in matplotlib's own fonts, which nobody can do anything about.
+# It warns of the dates in matplotlib's own fonts, which is out of our hands.
 logging.getLogger("fontTools").setLevel(logging.ERROR)
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Nobody needs all of it: a package is imported when it is first asked for, so that `import epinet_eqx` is quick.
+# Packages are imported on first use, which keeps `import epinet_eqx` fast.
 _PACKAGES = (
     "acquisition",
     "bandits",

@@ -93,7 +93,7 @@ def check_shape(name: str, x: Shaped[Array, "..."], shape: tuple[int, ...]) -> N
 
 
 def require(x: PyTree, failed: Array | bool | np.bool_, message: str) -> PyTree:
-    """Return `x`; raise `message` where `failed` holds: at once if its value is known, else when the program runs."""
+    """Return `x`; raise `message` where `failed` holds: now if its value is known, else when the program runs."""
     if is_traced(failed):
         return eqx.error_if(x, failed, message)
     if bool(failed):
@@ -191,7 +191,7 @@ def as_real_array(name: str, values: Any) -> Array:
     found = values if isinstance(values, Array) else check_width(name, np.asarray(values))
     if not any(jnp.issubdtype(found.dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_)):
         raise ValueError(f"`{name}` must hold real numbers; got {found.dtype}.")
-    # What is too large for the precision becomes infinite, which `check_finite` refuses; NumPy need not warn of it.
+    # A value too large for the precision becomes infinite, which `check_finite` refuses; NumPy need not warn of it.
     with np.errstate(over="ignore"):
         return jnp.asarray(found)
 
@@ -211,7 +211,7 @@ def as_known_real(name: str, values: Any, shape: tuple[int, ...] | None = None) 
 
 
 def raise_wrong_input(name: str, model: str, x: PyTree, error: Exception) -> NoReturn:
-    """Raise what `model` says of one of the inputs `x`, with the shapes of all; other refusals stay as they are."""
+    """Re-raise an error of `model` about one of the inputs `x` with the shapes of all; other errors pass unchanged."""
     if isinstance(error, ValueError) and not str(error).startswith("`x`"):
         raise error
     found = jax.tree.map(jnp.shape, x)
@@ -240,7 +240,7 @@ def check_scalar(name: str, value: Any, *, minimum: float = -float("inf"), dtype
     found = "" if is_traced(array) else f"; got {float(array)}"
     bound = "" if minimum == -float("inf") else f" and at least {minimum:g}"
     number = on_host(array)
-    # A comparison of its own for infinity, since `isfinite` of NumPy and of JAX take each only their own arrays.
+    # Compare with infinity, since `isfinite` of NumPy and of JAX each accept only their own arrays.
     failed = ~((number >= minimum) & (abs(number) < float("inf")))
     return require(array, failed, f"`{name}` must be finite{bound}{found}.")
 
@@ -276,7 +276,7 @@ def num_examples(name: str, tree: PyTree) -> int:
 
 
 def check_mask(name: str, values: Any, length: int) -> Bool[Array, " batch"]:
-    """Return which entries are meant, one boolean for each: positions would be taken for booleans."""
+    """Return a boolean mask of the selected entries; positions would be mistaken for booleans."""
     refuse_mask(name, values)
     found = values if isinstance(values, Array) else np.asarray(values)
     if found.shape != (length,) or found.dtype != bool:
@@ -287,7 +287,7 @@ def check_mask(name: str, values: Any, length: int) -> Bool[Array, " batch"]:
 
 
 def check_level(name: str, level: float) -> None:
-    """Raise unless the tails beyond a central interval, and what is within, are probabilities that a float can tell."""
+    """Raise unless a float distinguishes the probabilities of a central interval and its tails from 0 and 1."""
     least = 16 * float(jnp.finfo(jnp.zeros(()).dtype).eps)
     if isinstance(level, bool) or not isinstance(level, int | float | np.floating) or not least <= level <= 1 - least:
         raise ValueError(f"`{name}` must be between 0 and 1, by at least {least:.1g}; got {level!r}.")

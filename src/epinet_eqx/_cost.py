@@ -1,4 +1,4 @@
-"""What an ENN costs: parameters, and counted operations (Appendix G.4)."""
+"""The cost of an ENN: parameters and counted operations (Appendix G.4)."""
 
 from collections.abc import Callable
 from typing import Any

@@ -189,7 +189,7 @@ def _is_key(zs: Any) -> bool:
 
 
 def _check_members(zs: Shaped[Array, "samples ..."], support: Shaped[Array, "values ..."]) -> None:
-    """Raise unless every index is one of a finite support: others would be clamped into it without a word."""
+    """Raise unless every index is one of a finite support: others would be clamped silently."""
     if zs.dtype != support.dtype:
         raise ValueError(f"`zs` must hold indices of type {support.dtype}; got {zs.dtype}.")
     outside = ~np.isin(np.asarray(zs), np.asarray(support))
@@ -239,7 +239,7 @@ def choose_batch_size(draws: Draws, num_outputs: int) -> int:
 
 @jax.jit
 def _has_nan(leaves: list[Array]) -> Bool[Array, ""]:
-    """Return whether any of the arrays holds NaN; compiled, because each step of it would be on its own."""
+    """Return whether any of the arrays holds NaN; compiled, because eager steps would run one by one."""
     return jnp.any(jnp.stack([jnp.any(jnp.isnan(leaf)) for leaf in leaves]))
 
 

@@ -23,7 +23,7 @@ class Examples(NamedTuple):
 
 @eqx.filter_jit
 def _like_output(enn: AbstractENN, x: PyTree[Array]) -> Array:
-    """Return zeros of the shape of an output. Only its shape is asked for, which compiled functions remember."""
+    """Return zeros of the shape of an output. Only its shape is computed, which compiled functions cache."""
     return jnp.zeros(num_outputs(enn, x))
 
 

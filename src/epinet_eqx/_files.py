@@ -22,7 +22,7 @@ StrPath: TypeAlias = str | os.PathLike[str]
 """A path of the file system."""
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# Nobody is still writing what has not changed for a day.
+# A file unchanged for a day has no writer left.
 _ABANDONED_SECONDS = 24 * 3600
 _ROW_WORDS = 509
 _ROW_BYTES = 8 * _ROW_WORDS
@@ -44,7 +44,7 @@ def require_file(path: StrPath) -> pathlib.Path:
 
 
 def _delete(path: pathlib.Path) -> None:
-    """Delete a file or a folder, as far as possible: what is the matter is said by the error that led here."""
+    """Delete a file or a folder, as far as possible; the error that led here describes the problem."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -58,7 +58,7 @@ def _temporary_name(path: pathlib.Path) -> pathlib.Path:
 
 
 def _forget_killed(path: pathlib.Path, temporary: pathlib.Path) -> None:
-    """Delete what killed processes left beside `path`, long before `temporary` was made: by the clock of the disk."""
+    """Delete what killed processes left beside `path`, long before `temporary` was made: by the disk's clock."""
     now = temporary.stat().st_mtime
     for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 12}"):
         with contextlib.suppress(OSError):
@@ -80,7 +80,7 @@ def atomic_file(path: pathlib.Path) -> Iterator[pathlib.Path]:
         os.replace(temporary, path)
     except BaseException as error:
         _delete(temporary)
-        # The writer of safetensors names neither the file nor a type of its own for a full disk.
+        # The writer of safetensors neither names the file nor has an exception type for a full disk.
         if isinstance(error, safetensors.SafetensorError) or getattr(error, "errno", None) in _NO_SPACE:
             raise OSError(
                 f"{os.fspath(path)!r} could not be written; what was there before is unchanged. {error}"

@@ -20,7 +20,7 @@ class AbstractLikelihood(eqx.Module):
     base classes: `AbstractOutcomes` for entropies, `AbstractNumeric` for intervals, `AbstractFisher` for Laplace.
 
     Attributes:
-        has_classes: whether the target is one of as many classes as there are outputs, so that there is an error rate.
+        has_classes: whether the target is one of as many classes as there are outputs, so that an error rate exists.
     """
 
     has_classes: ClassVar[bool] = False

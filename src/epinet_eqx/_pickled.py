@@ -18,7 +18,7 @@ import numpy as np
 
 from ._files import StrPath
 
-# The largest file that is meant, a split of CIFAR-100, has 250,000 instructions.
+# The largest intended file, a split of CIFAR-100, has 250,000 instructions.
 _MAX_INSTRUCTIONS = 2**19
 _INTEGERS = ("BININT", "BININT1", "BININT2", "LONG1", "INT", "LONG")
 _STRINGS = ("BINSTRING", "SHORT_BINSTRING", "STRING", "BINUNICODE", "SHORT_BINUNICODE", "UNICODE")
@@ -56,7 +56,7 @@ class _Machine:
     """The stack machine, for one pickle."""
 
     def __init__(self, names: Mapping[str, Callable[..., Any] | None], persistent: Callable[[Any], Any] | None):
-        """Initialize with a vocabulary, and what stands for objects that are stored elsewhere."""
+        """Initialize with a vocabulary and the replacements of objects that are stored elsewhere."""
         self.names = names
         self.persistent = persistent
         self.stack: list[Any] = []
@@ -169,8 +169,8 @@ def read_pickle(
 
     Args:
         stream: a buffer in memory (`BytesIO`): a file would allocate whatever length a string claims to have.
-        names: what stands for the names that may occur, by "module name"; None for a name that cannot be called.
-        persistent: what stands for an object that the file refers to and stores elsewhere.
+        names: the replacement of each allowed name, by "module name"; None for a name that cannot be called.
+        persistent: returns the replacement of an object that the file refers to and stores elsewhere.
 
     Raises:
         ValueError: anything else was found; the message is a noun phrase that names it.

@@ -22,9 +22,9 @@ _T = TypeVar("_T")
 _FORMAT = "epinet_eqx 4"
 # Without checksums, or with those of another algorithm: read unchecked.
 _FORMER_FORMATS = ("epinet_eqx", "epinet_eqx 2", "epinet_eqx 3")
-# No former format has such entries, so damage to the name of the format is found, too.
+# No former format has such entries, so damage to the name of the format is detected as well.
 _OF_HEADER, _OF_DATA = "crc32_of_header", "sums_of_data"
-# What the entries hold while the checksums are computed.
+# Placeholders of the entries while the checksums are computed.
 _BLANK_HEADER, _BLANK_DATA = "0" * 8, "0" * 16
 _BLOCK_WORDS = 2048
 

@@ -1,4 +1,4 @@
-"""One streamed pass over the indices: the log-probabilities that all log-losses are made of (Appendix E)."""
+"""One streamed pass over the indices: the log-probabilities behind all log-losses (Appendix E)."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -30,7 +30,7 @@ class Scores(NamedTuple):
     Attributes:
         marginal: log-probability of each target.
         joint: log-probability of each case of a group, a case being its targets with repetition.
-        wrong: one where the most probable class is not the target; None if it was not asked for.
+        wrong: one where the most probable class is not the target; None if not requested.
     """
 
     marginal: Float[Array, "*temperatures groups anchors"]
@@ -39,7 +39,7 @@ class Scores(NamedTuple):
 
 
 class _Sums(eqx.Module):
-    """The sums over indices that the scores are made of."""
+    """The sums over indices behind the scores."""
 
     marginal: LogSum
     joint: LogSum
@@ -122,7 +122,7 @@ def stream_scores(
                 results.append(jax.vmap(lambda sums, stop=stop: sums.scores(stop, y), out_axes=1)(sums))
         return tuple(results)
 
-    # Batches are made of whole groups.
+    # Batches consist of whole groups.
     x, y = jax.tree.map(lambda leaf: leaf.reshape(groups, anchors, *leaf.shape[1:]), (x, y))
     tree = (x, y, counts if counts.ndim == 3 else None)
     found = map_batches(at, tree, length=groups, batch_size=max(1, batch_size // anchors))

@@ -16,7 +16,7 @@ def _with_paths(module: PyTree) -> dict[str, Any]:
 
 
 def _check_no_numpy(name: str, module: PyTree) -> None:
-    """Raise if `module` holds NumPy arrays: they are no arrays to Equinox and would not be mapped over."""
+    """Raise if `module` holds NumPy arrays: Equinox does not count them as arrays and would not map over them."""
     for path, leaf in _with_paths(module).items():
         if isinstance(leaf, np.ndarray):
             raise ValueError(f"`{name}{path}` must be a JAX array; got a NumPy array of shape {leaf.shape}.")

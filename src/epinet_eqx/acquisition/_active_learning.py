@@ -168,7 +168,7 @@ def _new_draws(enn: AbstractENN, num_samples: int | None, *, key: PRNGKeyArray) 
 def by_score(score: Callable[..., Float[Array, " batch"]], *, num_samples: int | None, **options: Any) -> Acquisition:
     """Return the rule that takes the inputs with the largest scores: `by_score(bald_scores, num_samples=100)`.
 
-    Each round draws `num_samples` indices anew, or takes all of a finite support if it is None.
+    Each round draws `num_samples` new indices, or takes all of a finite support if it is None.
     """
 
     def choose(
@@ -181,7 +181,7 @@ def by_score(score: Callable[..., Float[Array, " batch"]], *, num_samples: int |
 
 
 def by_batch_bald(*, num_samples: int | None, max_combinations: int = 1000) -> Acquisition:
-    """Return the rule that chooses a batch by `batch_bald`, with indices drawn anew each round."""
+    """Return the rule that chooses a batch by `batch_bald`, with new indices each round."""
 
     def choose(
         enn: AbstractENN, x: PyTree[Array], size: int, *, available: Bool[Array, " batch"], key: PRNGKeyArray

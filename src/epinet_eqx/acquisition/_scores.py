@@ -113,7 +113,7 @@ def joint_loss_scores(
 
     $-\log \int P_Z(dz) \, \mathrm{softmax}(f(x, z))_y^\tau$: the logarithm of a mean, not the mean of logarithms. It is
     a priority for examples that are labeled already. Without labels it is the expectation over a label drawn from the
-    marginal prediction; noise ranks high then, and `bald_scores` is what tells noise from ignorance.
+    marginal prediction; noise ranks high then, and `bald_scores` distinguishes noise from ignorance.
 
     Args:
         enn: the ENN, of a classification.

@@ -1,4 +1,4 @@
-"""Online learning: act among candidates, and observe what the choice earned."""
+"""Online learning: act among candidates and observe the reward."""
 
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ from ._rules import draw_action
 
 
 class Decision(NamedTuple):
-    """What was chosen, and how likely that was: keep it with the reward, to evaluate other policies later.
+    """The choice and its probability: keep it with the reward, to evaluate other policies later.
 
     Attributes:
         action: the position of the chosen candidate.
@@ -49,7 +49,7 @@ class OnlineLearner(eqx.Module):
 
     Attributes:
         agent: how it predicts, chooses and learns; the same at all times.
-        state: what it has learned.
+        state: the state of its learner.
         count: number of observations so far.
         key: random key of all updates.
     """

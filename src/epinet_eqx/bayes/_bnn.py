@@ -73,7 +73,7 @@ class Transport(AbstractBNN):
         self.index = index
         key = jax.eval_shape(jr.key, jax.ShapeDtypeStruct((), jnp.uint32))
         z = eqx.filter_eval_shape(lambda key: index.sample(key=key), key)
-        # Check what the map returns now, before anything is compiled or trained.
+        # Check the map's result now, before anything is compiled or trained.
         eqx.filter_eval_shape(self.network_at, z)
 
     def network_at(self, z: Shaped[Array, "..."]) -> Callable[[PyTree[Array]], Float[Array, " classes"]]:

@@ -87,7 +87,7 @@ class Ensemble(AbstractENN):
         return x if self.trunk is None else self.trunk(x)
 
     def heads(self, embedding: PyTree[Array], zs: Int[Array, " samples"]) -> Float[Array, "samples classes"]:
-        """Return the outputs of many particles, without running any more often than there are particles."""
+        """Return the outputs of many particles, with no more runs than particles."""
         self.index.check(zs)
         if zs.shape[0] < self.index.num_particles:
             return jax.vmap(lambda z: _output(take(self.particles, z), embedding))(zs)

@@ -121,7 +121,7 @@ def _slices(index_dim: int, num_layers: int) -> list[tuple[int, int]]:
 class IndexedMLP(AbstractENN):
     r"""An MLP, each of whose weights is $c^\top z_l$ with $c$ uniform on the unit sphere.
 
-    $z_l$ is the part of the index that belongs to layer $l$: the index is cut into as many parts as there are layers.
+    $z_l$ is the part of the index that belongs to layer $l$: the index is split into one part per layer.
     Weights are divided by the root of the fan-in in all layers but the first. This is the prior function of the
     testbed's hypermodel agent, the `Prior` of a `LinearHypermodel`; the first layer's products with the input
     are shared by all indices.

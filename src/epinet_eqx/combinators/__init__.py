@@ -1,4 +1,4 @@
-"""ENNs made of an ENN: with other outputs, with a prior, on a trunk."""
+"""ENNs built from an ENN: with other outputs, with a prior, on a trunk."""
 
 from ._outputs import AbstractWrapper as AbstractWrapper
 from ._outputs import BradleyTerry as BradleyTerry

@@ -17,7 +17,7 @@ from ..networks import AbstractNetwork
 
 
 class AbstractWrapper(AbstractENN):
-    """An ENN made of another ENN, whose index it shares."""
+    """An ENN built from another ENN, whose index it shares."""
 
     enn: eqx.AbstractVar[AbstractENN | Frozen[AbstractENN]]
 
@@ -133,7 +133,7 @@ class WithNoiseEmbedding(NamedTuple):
 class WithNoiseNetwork(AbstractWrapper):
     r"""An ENN of means with a network of the noise: outputs $(f_\theta(x, z), \ln \sigma_\eta(x))$.
 
-    For noise that differs between inputs. It is no function of the index, and priors of the ENN do not reach it. Train
+    For noise that differs between inputs. It does not depend on the index, and priors of the ENN do not reach it. Train
     it on `LogLoss(LearnedGaussian())`.
     """
 

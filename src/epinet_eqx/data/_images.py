@@ -158,7 +158,7 @@ class ImageFolder:
     """Images in one folder per class, such as `train/n01440764/n01440764_10026.JPEG`.
 
     Classes are numbered by sorted name, and examples by class and sorted file name, so numbers are the same on every
-    machine. A file is read when its example is asked for, and decoded by a transform such as `CenterCrop`.
+    machine. A file is read when its example is requested, and decoded by a transform such as `CenterCrop`.
     """
 
     num_classes: int

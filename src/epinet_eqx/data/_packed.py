@@ -64,7 +64,7 @@ def _matrix(name: str, values: Any, shape: tuple[int, int | None]) -> np.ndarray
 def _check_splits(
     splits: Mapping[str, Mapping[str, Any]], linear: LinearLayer | None
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return the labels of each split, and features and logits of all splits in turn, as far as they are stored."""
+    """Return the labels of each split, and the stored features and logits of all splits in turn."""
     if not splits or not all(isinstance(split, str) for split in splits):
         raise ValueError(f"`splits` must hold at least one split, by names that are text; got {list(splits)}.")
     for split, rows in splits.items():

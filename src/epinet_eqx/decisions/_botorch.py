@@ -56,7 +56,7 @@ class _Bridge:
 
 
 def _padded(x: np.ndarray) -> Float[Array, "designs dims"]:
-    """Return designs filled up to a power of two: an optimizer asks for many sizes, each a program of its own."""
+    """Pad designs to a power of two: an optimizer requests many sizes, and each would compile a program."""
     rows = np.minimum(np.arange(1 << max(len(x) - 1, 0).bit_length()), len(x) - 1)
     return jnp.asarray(x[rows], dtype=float)
 

@@ -82,7 +82,7 @@ def _check_outcomes(outcomes: Shaped[Array, "samples candidates"]) -> Shaped[Arr
 def as_independent(outcomes: Shaped[Array, "samples candidates"], *, key: PRNGKeyArray) -> Array:
     """Return samples with the same marginals but independent candidates: each column is permuted on its own.
 
-    It is what a marginal prediction (Eq. 1) knows of the outcomes.
+    The result is what a marginal prediction (Eq. 1) knows of the outcomes.
     """
     check_key("key", key)
     return jr.permutation(key, _check_outcomes(outcomes), axis=0, independent=True)

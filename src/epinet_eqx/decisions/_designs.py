@@ -160,7 +160,7 @@ def _check_bounds(given: Float[ArrayLike, "2 dims"]) -> Float[Array, "2 dims"]:
 
 
 def _check_value(function: Callable[[Design], Float[Array, ""]], x: Design) -> None:
-    """Raise unless a function maps a design to one real number; only its shape is asked for."""
+    """Raise unless a function maps a design to one real number; only its shape is computed."""
     found = eqx.filter_eval_shape(lambda function, x: function(x), function, x)
     dtype = jnp.result_type(found) if isinstance(found, jax.ShapeDtypeStruct | float) else None
     if dtype is None or jnp.shape(found) != () or not jnp.issubdtype(dtype, jnp.floating):

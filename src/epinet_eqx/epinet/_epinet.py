@@ -48,7 +48,7 @@ class Epinet(AbstractENN):
         """Initialize from parts.
 
         Args:
-            base: the base network; wrap it in `Frozen` to keep pretrained weights as they are.
+            base: the base network; wrap it in `Frozen` to keep pretrained weights unchanged.
             learnable: the learnable epinet. Like the priors it is an ENN whose input is a `TermInput`; `Reads` makes
                 one of any ENN.
             priors: priors whose outputs are added; may be empty.

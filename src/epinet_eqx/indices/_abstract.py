@@ -1,4 +1,4 @@
-"""The reference distribution of Section 3: its interface, and indices that are no vectors."""
+"""The reference distribution of Section 3: its interface, and indices that are not vectors."""
 
 import abc
 

@@ -1,4 +1,4 @@
-"""How well a score tells unfamiliar inputs from familiar ones, computed on the host in double precision."""
+"""How well a score separates unfamiliar from familiar inputs, computed on the host in double precision."""
 
 import math
 

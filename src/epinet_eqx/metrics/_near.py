@@ -22,7 +22,7 @@ def joint_gain(
     *,
     likelihood: AbstractLikelihood = CATEGORICAL,
 ) -> Estimate:
-    r"""Return what the joint prediction of two inputs adds to the product of its marginals, for each pair.
+    r"""Return the gain of the joint prediction of two inputs over the product of its marginals, for each pair.
 
     $\ln \hat P(y_1, y_2) - \ln \hat P(y_1) - \ln \hat P(y_2)$ of consecutive pairs, in nats; larger is better. It is 0
     for any predictor that treats different inputs as independent, even if its predictions at a single input are

@@ -139,7 +139,7 @@ class FoldedNetwork(AbstractNetwork):
     """A sequence of blocks on images with their channels last, the mean over pixels, and a linear layer.
 
     The means are the features. Images come with their channels first, as everywhere in this library. Training such a
-    network keeps the statistics of its normalizations as they are.
+    network leaves the statistics of its normalizations unchanged.
     """
 
     blocks: tuple[FoldedConv | MaxPool | Residual | Fire, ...]

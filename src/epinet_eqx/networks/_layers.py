@@ -202,7 +202,7 @@ class Linear(eqx.Module):
 
 @jit_constructor
 def linear_layers(sizes: tuple[int, ...], *, initializer: Initializer, key: PRNGKeyArray) -> tuple[Linear, ...]:
-    """Return the layers between these sizes, each drawn with a key of its own."""
+    """Return the layers between these sizes, each drawn with its own key."""
     keys = jr.split(key, len(sizes) - 1)
     return tuple(
         Linear(size_in, size_out, initializer=initializer, key=layer_key)

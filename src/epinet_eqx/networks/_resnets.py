@@ -143,7 +143,7 @@ def resnet_v1(
     """Return the ImageNet ResNet "v1.5" of most public weights, and its state: 512 or 2048 features.
 
     The arguments are those of `resnet_v2`, but `depth` is 18 or 34 (basic blocks), 50, 101 or 152 (bottlenecks), and
-    `dropout` is applied after the stem, too; the dropout baseline uses 0.05. torchvision and timm pad symmetrically.
+    `dropout` is also applied after the stem; the dropout baseline uses 0.05. torchvision and timm pad symmetrically.
     """
     _check_depth(depth, _V1)
     blocks, bottleneck = _V1[depth]

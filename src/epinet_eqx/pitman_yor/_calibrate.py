@@ -25,7 +25,7 @@ from ._urn import MIN_ALPHA, counts_log_prob
 # Pairs of inputs that each fitted number needs.
 _PAIRS_PER_PARAMETER = 20
 _MAX_STEPS = 100
-# Inputs whose sums over clusters are held at a time.
+# Number of inputs whose sums over clusters are in memory together.
 _BATCH_SIZE = 256
 # Memory grows with the square of the number of labels of an input.
 _MAX_COUNT = 500
@@ -34,7 +34,7 @@ _LOWER_END = 0.005
 
 
 class Calibrated(eqx.Module):
-    """A head with fitted parameters, and what the fit did on the data that it was made on.
+    """A head with fitted parameters, and the losses of the fit on its own data.
 
     Attributes:
         enn: the head with the fitted parameters.
@@ -290,9 +290,9 @@ def calibrate(
         by_features: whether `alpha` is fitted as a logistic function of standardized features instead of a number.
         hold_marginals: whether the temperature has the lowest marginal log-loss, so that marginal predictions are the
             best that a temperature can make of the base; otherwise it has the lowest joint log-loss, with `alpha`.
-        hold_alpha: whether `alpha` stays as it is, so that the temperature alone is fitted.
+        hold_alpha: whether to keep `alpha` and fit the temperature alone.
         l2: strength of the penalty on the weights of `by_features`: the precision of a Gaussian prior.
-        draws: indices to choose the length scale with; without them it stays as it is.
+        draws: indices to choose the length scale with; without them it is kept.
         length_scales: the candidates.
         batch_size: how many examples the base is run on at a time.
         key: random key; needed where `y` holds probabilities.

@@ -31,7 +31,7 @@ class PitmanYor(AbstractENN):
 
     The average over the index of $\mathrm{softmax}(f(x, z))$ is exactly $\mathrm{softmax}(\mu(x) / T)$, whatever
     $\alpha$: `alpha` says which share of that uncertainty is aleatoric. At 1 the ENN is its base; toward 0 each index
-    is certain of one class. A Gaussian field per class over the features makes $S$ alike where inputs are alike.
+    is certain of one class. A Gaussian field per class over the features makes $S$ similar where inputs are similar.
     """
 
     base: AbstractNetwork | Frozen[AbstractNetwork]

@@ -16,12 +16,12 @@ from ..metrics import Estimate, LogLosses
 from ._head import PitmanYor, check_head
 from ._urn import check_alpha, repeat_log_probs
 
-# Numbers that are held at a time while the clusters of a batch are summed over.
+# Numbers in memory while the clusters of a batch are summed over.
 _BATCH_TERMS = 2**24
 
 
 def anchor_loss(log_w: Float[Array, ""], alpha: Float[Array, ""], tau: int) -> Float[Array, ""]:
-    """Return what one of the two anchors contributes to the dyadic loss: the mean over how many draws fall on it."""
+    """Return the contribution of one of the two anchors to the dyadic loss: the mean over how many draws fall on it."""
     _, weights = dyadic_cases(tau)
     return -weights @ repeat_log_probs(log_w, alpha, tau)
 
@@ -63,7 +63,7 @@ def logits_log_losses(
         logits: outputs of the base, an even number of rows; consecutive ones are pairs.
         y: labels.
         alpha: the aleatoric share, in [0.001, 1], one for all inputs or one for each.
-        temperature: what the logits are divided by.
+        temperature: divides the logits.
         tau: number of labels that are predicted jointly.
     """
     check_positive("tau", tau)
@@ -98,7 +98,7 @@ def _run_enn(enn: PitmanYor, x: PyTree[Array], length: int, batch_size: int) -> 
 def tempered_outputs(
     enn: PitmanYor, x: PyTree[ArrayLike], *, batch_size: int = 128
 ) -> tuple[Float[Array, "batch classes"], Float[Array, " batch"]]:
-    """Return what exact predictions are made of: logits divided by the temperature, and `alpha` at each input.
+    """Return the parameters of exact predictions: logits divided by the temperature, and `alpha` at each input.
 
     Args:
         enn: the ENN.

@@ -70,7 +70,7 @@ def _input(enn: AbstractENN, x: Float[Array, " features"]) -> Float[Array, " fea
 
 
 class OnMean(eqx.Module):
-    """Makes the head on the mean prediction of whatever ENN it is given, of the same parts each time.
+    """Builds the head on the mean prediction of any given ENN, always from the same parts.
 
     For loops in which the ENN changes: a `bandits.ENNAgent` with this `view`, or one program for many trained ENNs.
     """

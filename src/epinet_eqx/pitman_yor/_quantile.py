@@ -36,7 +36,7 @@ def _tails(g: np.ndarray) -> np.ndarray:
 
 
 def _log_sinc(angle: np.ndarray, rest: np.ndarray) -> np.ndarray:
-    r"""Return $\log(\sin(x) / x)$ of an angle, given what it lacks to $\pi$."""
+    r"""Return $\log(\sin(x) / x)$ of an angle, given its difference from $\pi$."""
     series = -np.square(angle) / 6 - angle**4 / 180
     return np.where(angle < 0.03, series, np.log(np.sin(np.minimum(angle, rest)) / angle))
 

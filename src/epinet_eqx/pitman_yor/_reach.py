@@ -61,7 +61,7 @@ def choose_length_scale(
     Args:
         enn: the head with all other parameters fitted.
         x: held-out inputs.
-        standardized: their standardized features, which say what is near.
+        standardized: their standardized features, which define distances.
         counts: how often each class occurs among their labels.
         independent: exact joint log-loss of the labels of each input.
         draws: the indices to average over.

@@ -19,7 +19,7 @@ def _tail(g: Float[Array, "..."]) -> Float[Array, "..."]:
 
 
 def _log_sinc(angle: Float[Array, "..."], rest: Float[Array, "..."]) -> Float[Array, "..."]:
-    r"""Return $\log(\sin(x) / x)$ of an angle in $(0, \pi]$, given what it lacks to $\pi$ with full precision."""
+    r"""Return $\log(\sin(x) / x)$ of an angle in $(0, \pi]$, given its difference from $\pi$ with full precision."""
     is_small = angle < _SMALL_ANGLE
     square = jnp.square(jnp.where(is_small, angle, 0.0))
     series = -square / 6 - jnp.square(square) / 180

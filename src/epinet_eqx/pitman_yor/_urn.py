@@ -165,7 +165,7 @@ def counts_log_prob(
     numbers = clusters.astype(logits.dtype)
     log_factorials = gammaln(jnp.maximum(numbers, 1.0))
     lags = clusters[:, None] - clusters[None, :]
-    # No more classes can occur than there are labels.
+    # There cannot be more classes than labels.
     counts, classes = jax.lax.top_k(counts, min(counts.shape[0], max_count))
 
     def step(total: Float[Array, " clusters"], own: tuple[Array, Array]) -> tuple[Array, None]:

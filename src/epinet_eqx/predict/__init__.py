@@ -1,4 +1,4 @@
-"""What an ENN predicts: samples, marginal and joint log-probabilities, uncertainty (Section 3)."""
+"""Predictions of an ENN: samples, marginal and joint log-probabilities, uncertainty (Section 3)."""
 
 from ._interval import Interval as Interval
 from ._interval import interval as interval

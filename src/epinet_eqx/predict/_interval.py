@@ -12,7 +12,7 @@ from .._examples import check_examples
 from .._likelihoods import AbstractLikelihood, AbstractNumeric, check_numeric
 from ._samples import sample_at
 
-# As many distribution functions are evaluated at a time.
+# Number of distribution functions evaluated together.
 _BLOCK = 2**21
 _MAX_BATCH = 1024
 _MAX_STEPS = 200
@@ -121,7 +121,7 @@ def interval(
     Args:
         enn: the ENN, of a regression.
         x: inputs, an array or a tree of arrays with a leading batch axis.
-        draws: the indices to average over; the outputs at all of them are held for a part of the inputs at a time.
+        draws: the indices to average over; their outputs are in memory for some of the inputs at a time.
         likelihood: how an output becomes a distribution of the targets, noise included.
         level: the probability of the interval.
     """

@@ -42,7 +42,7 @@ def _checked_log_probs(
     likelihood: AbstractLikelihood,
     cases: Callable[[int], Float[Array, "cases tau"]],
 ) -> Float[Array, ""]:
-    """Return the sum over the cases of so many labels, after checking the arguments, and the result for NaN."""
+    """Return the log-probability of all `cases` of the labels together, after checking arguments and result."""
     draws = check_draws(enn, draws)
     examples = check_examples(enn, "x", x)
     y = check_targets(likelihood, y, examples)

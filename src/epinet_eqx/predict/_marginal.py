@@ -21,7 +21,7 @@ _Average = Callable[..., PyTree[Array]]
 
 @eqx.filter_jit
 def _in_batches(average: _Average, enn: AbstractENN, examples: Examples, draws: Draws, *options: Any) -> PyTree[Array]:
-    """Return the average at all inputs, computed for some of them at a time."""
+    """Return the average at all inputs, computed in batches."""
 
     def at(x: PyTree[Array]) -> PyTree[Array]:
         shape = (jax.tree.leaves(x)[0].shape[0], examples.num_outputs)

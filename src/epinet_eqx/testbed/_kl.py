@@ -140,7 +140,7 @@ def exact_kl(
 ) -> dict[int, Estimate]:
     r"""Return the KL divergence for each tau, averaged *exactly* over draws and labels given the anchors.
 
-    The $\tau$ inputs of a test batch are drawn from two anchors, and their labels from the true model, anew for each
+    The $\tau$ inputs of a test batch are drawn from two anchors, and their labels from the true model, again for each
     draw. Joint probabilities depend on nothing but how often each class occurs at each anchor, so the expectation is
     a sum over these counts with their multinomial probabilities: 286 cases at $\tau = 10$. In total nats over the
     $\tau$ labels; the standard error is over anchors. All tau share the anchors.
@@ -242,7 +242,7 @@ def given_kl(
         enn: the ENN.
         problem: a problem with test batches.
         draws: the indices to average over; the original testbed samples 1000.
-        taus: numbers of labels, of which there must be test batches; by default all there are.
+        taus: numbers of labels, which the test batches must have; by default all they have.
     """
     tests = {batches.tau: batches for batches in problem.tests}
     taus = problem.taus if taus is None else taus

@@ -137,10 +137,10 @@ class AbstractMetricsFile(AbstractCallback):
 
     @abc.abstractmethod
     def _kept(self, step: int) -> str:
-        """Return the content to begin with: what an earlier run has logged up to `step`."""
+        """Return the initial content: the lines that an earlier run logged up to `step`."""
 
     def start(self, step: int) -> None:
-        """Remove what was logged after `step`, and open the file."""
+        """Discard lines logged after `step`, and open the file."""
         self.close()
         self._path.parent.mkdir(parents=True, exist_ok=True)
         # The new file replaces the old one in one move, so a kill in between loses nothing.
@@ -152,7 +152,7 @@ class AbstractMetricsFile(AbstractCallback):
         """Close the file."""
         if self._file is not None:
             file, self._file = self._file, None
-            # What a full disk refused is still in its buffer, and was told when it was refused.
+            # Data refused by a full disk are still in the buffer; the error was raised when they were refused.
             with contextlib.suppress(OSError):
                 file.close()
 
@@ -168,7 +168,7 @@ class JsonlMetrics(AbstractMetricsFile):
         return "".join(_lines_until(self._path, step) if self._path.exists() else [])
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Write one line, at once."""
+        """Write one line and flush it."""
         values = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
         with _naming(self._path):
             self._file.write(json.dumps({"step": step, **values}) + "\n")
@@ -189,7 +189,7 @@ class CsvMetrics(AbstractMetricsFile):
         return content.getvalue()
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Write one row per metric, at once."""
+        """Write one row per metric and flush them."""
         with _naming(self._path):
             csv.writer(self._file).writerows([step, name, value] for name, value in metrics.items())
             self._file.flush()

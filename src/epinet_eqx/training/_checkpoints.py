@@ -60,7 +60,7 @@ class Checkpoints:
         Args:
             folder: a folder on a file system that all processes share.
             keep_last: how many of the latest checkpoints stay.
-            keep_best: how many of those with the best metric stay beside them.
+            keep_best: how many of those with the best metric to keep in addition.
             metric: the held-out metric that decides which is best.
             mode: whether smaller ("min") or larger ("max") is better.
         """

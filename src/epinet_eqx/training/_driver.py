@@ -134,10 +134,10 @@ def _select(better: Any, new: PyTree, old: PyTree) -> PyTree:
 
 
 class _Bar:
-    """A progress bar in steps; hidden, it still measures throughput if that is asked for."""
+    """A progress bar in steps; hidden, it still measures throughput if requested."""
 
     def __init__(self, *, total: int | None, made: int, visible: bool, measuring: bool):
-        # Only what is displayed is measured: a hidden bar writes to a string.
+        # Only a displayed bar measures: a hidden one writes to a string.
         self._sink = None if visible else io.StringIO()
         self._bar = tqdm(
             total=total,

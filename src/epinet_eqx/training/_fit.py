@@ -42,7 +42,7 @@ _STEPS_AHEAD = 2
 def check_intervals(
     num_steps: int | None, eval_every: int | None, validation: Any, keep_best: bool, patience: int | None = None
 ) -> int | None:
-    """Return the steps between validations; raise if they are asked for without data."""
+    """Return the steps between validations; raise if they are requested without data."""
     if validation is None:
         for name, value in (("eval_every", eval_every), ("keep_best", keep_best), ("patience", patience)):
             if value:
@@ -93,7 +93,7 @@ def _in_memory(
     block_size: int,
     capacity: int | None,
 ) -> Advance:
-    """Return what makes steps on data in memory, a block of them in one program."""
+    """Return the function that runs blocks of steps on data in memory, one program per block."""
     data, data_size = padded(data, capacity)
     shared = ByContent(optimizer)
 
@@ -119,7 +119,7 @@ def _from_stream(
     mesh: Mesh | None,
     check: Callable[[Batch], None] | None,
 ) -> Advance:
-    """Return what makes steps on streamed batches, the first of which is checked."""
+    """Return the function that runs steps on streamed batches, the first of which is checked."""
 
     def next_batch() -> Batch:
         nonlocal check
@@ -155,7 +155,7 @@ def _from_stream(
 
 
 def _own_copy(tree: PyTree) -> PyTree:
-    """Return a tree whose arrays no one else has, since steps take their memory."""
+    """Return a tree with unshared arrays, since steps donate their memory."""
     return jax.tree.map(lambda leaf: jnp.array(leaf, copy=True) if eqx.is_array(leaf) else leaf, tree)
 
 
@@ -339,7 +339,7 @@ def train(
         state: the state before the first step, see `init_state`.
         data: the stream of batches: a `Loader`, an iterator of Grain, a `MemoryIterator`; without checkpoints, any
             iterable.
-        objective: what is minimized; its `evaluate` gives the validation metrics.
+        objective: the loss to minimize; its `evaluate` gives the validation metrics.
         optimizer: the optimizer that the state was made with.
         num_steps: number of steps, counted from `state`; None for one per batch of the data.
         mesh: the mesh, see `data_mesh`; None for one device.

@@ -246,7 +246,7 @@ def fit_ensemble(
     key: PRNGKeyArray,
     **options: Unpack[FitOptions],
 ) -> FitResult:
-    """Train an ensemble: all particles at once, each as if it were alone.
+    """Train an ensemble: all particles in one program, each as if trained alone.
 
     Every particle has its own initialization, its own order of batches and, where the loss has a bootstrap, its own
     weights of the examples. Particle `k` depends on the key and `k` only: a larger ensemble begins with the smaller.
@@ -266,7 +266,7 @@ def fit_ensemble(
         The `Ensemble`, the stacked states of its particles, and the history with a last axis of particles.
 
     Raises:
-        NonFiniteLossError: some particles stopped, and there is no ensemble; its state has the others trained.
+        NonFiniteLossError: some particles failed, so no ensemble is returned; its state has the others trained.
         TrainingInterrupted: as in `fit`.
     """
     check_function("make_particle", make_particle)

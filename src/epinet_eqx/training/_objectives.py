@@ -46,7 +46,7 @@ class AbstractObjective(eqx.Module):
     def __call__(self, model: PyTree, model_state: PyTree, batch: Batch, *, key: PRNGKeyArray) -> Result:
         """Return the loss, a mean over the batch, with the new model state and scalar metrics.
 
-        Draw what differs between examples from `fold_in(key, i)`, where `i` is the example's number: the result then
+        Draw per-example randomness from `fold_in(key, i)`, where `i` is the example's number: the result then
         depends neither on the order within the batch nor on how the batch is split.
         """
 
@@ -86,7 +86,7 @@ def _held_out(
 ) -> Metrics:
     """Return the data loss of each example; for labels also the loss and the accuracy of the marginal prediction.
 
-    A label that is no class makes all of them NaN.
+    An invalid label makes all of them NaN.
     """
     per_index = jax.vmap(lambda output, y: loss.data_loss(output, y, jnp.zeros_like(output)), in_axes=(0, None))
     metrics = {"loss": jnp.mean(jax.vmap(per_index)(outputs, y), axis=1)}

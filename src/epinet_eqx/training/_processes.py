@@ -122,7 +122,7 @@ def report_lost_process(advice: str) -> Iterator[None]:
 class StopRequest:
     """Notes SIGTERM and SIGINT while it is entered, instead of ending the program in the middle of a step.
 
-    A second SIGINT acts as usual: pressing Ctrl-C twice stops at once.
+    A second SIGINT acts as usual: pressing Ctrl-C twice stops immediately.
     """
 
     def __init__(self):

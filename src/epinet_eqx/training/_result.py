@@ -19,7 +19,7 @@ _ADVICE = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class History:
-    """What was measured while training; values of `fit_many` and `fit_ensemble` have a last axis of members.
+    """Metrics measured during training; values of `fit_many` and `fit_ensemble` have a last axis of members.
 
     Attributes:
         losses: the loss before each step that this call made, on that step's batch.

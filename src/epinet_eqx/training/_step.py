@@ -234,7 +234,7 @@ def make_train_step(
 ) -> Callable[..., tuple[TrainState, Metrics]]:
     """Return the compiled `train_step` as a function `(state, batch, ok=True) -> (state, metrics)`.
 
-    The result is the mean over the global batch, however many devices and processes there are. Calls with equal
+    The result is the mean over the global batch, for any number of devices and processes. Calls with equal
     objectives, optimizers and options share one compiled program.
 
     Args:
@@ -309,7 +309,7 @@ def draw_steps(
 ) -> Draws:
     """Return all random numbers of a block of steps: the indices, and the positions of the examples.
 
-    Drawn at once, since small random kernels inside of the loop would cost more than the steps themselves.
+    Drawn at once, since small random kernels inside the loop would cost more than the steps themselves.
     """
     steps = start + jnp.arange(num_steps, dtype=start.dtype)
     zs = step_indices(index, num_index_samples, steps, key=key)

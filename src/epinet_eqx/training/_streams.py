@@ -149,7 +149,7 @@ def as_batch(name: str, data: Any) -> Batch:
 
 
 def padded(data: Batch, capacity: int | None) -> tuple[Batch, Int[Array, ""] | None]:
-    """Return data with copies of the first example up to `capacity`, and how many examples there are before them."""
+    """Return data with copies of the first example up to `capacity`, and the number of original examples."""
     if capacity is None:
         return data, None
     length = num_examples("data", data)
@@ -187,7 +187,7 @@ def first(tree: PyTree) -> PyTree:
 
 
 def count_outputs(model: PyTree, x: PyTree[Array], *, stacked: bool) -> int:
-    """Return the number of outputs of a model, or of each of a stack, from shapes only: nothing is compiled."""
+    """Return the number of outputs of a model, or of each of a stack, from shapes only, without compiling."""
 
     def outputs(model: PyTree, x: PyTree[Array]) -> Array:
         return jnp.zeros(num_outputs(network_as_enn(first(model) if stacked else model), first(x)))

@@ -40,7 +40,7 @@ _NUM_RESAMPLES = 200
 
 
 class Calibration(eqx.Module):
-    """An ENN at its fitted temperature and scale, and what the fit did on the data that it was made on.
+    """An ENN at its fitted temperature and scale, and the losses of the fit on its own data.
 
     Attributes:
         enn: the ENN with the fitted parameters.
@@ -139,7 +139,7 @@ def _losses_of(
 def _losses(
     varying: PyTree, shared: PyTree, numbers: Int[Array, " scales"], temperatures: Array, data: _Pairs
 ) -> Float[Array, "scales 2 temperatures pairs"]:
-    """Return the losses of several ENNs, in one program that computes once what they share."""
+    """Return the losses of several ENNs, in one program that computes their shared parts once."""
     # The numbers give the axis its size even if nothing varies.
     return eqx.filter_vmap(lambda own, _: _losses_of(eqx.combine(own, shared), temperatures, data))(varying, numbers)
 
@@ -161,7 +161,7 @@ class _Tried(NamedTuple):
 
         Args:
             weights: how often each pair counts, several ways.
-            limits: what the marginal loss may be, for each way; if not given, the marginal loss decides.
+            limits: upper limits of the marginal loss, for each way; if not given, the marginal loss decides.
         """
         marginal, joint = self.means(weights)
         if limits is None:
@@ -174,7 +174,7 @@ _TryAt = Callable[[np.ndarray, np.ndarray], Float[np.ndarray, "scales 2 temperat
 
 
 def _search(try_at: _TryAt, with_scale: bool, limit: float | None) -> tuple[_Tried, int]:
-    """Return what was tried around the best place, coarse to fine, and the number of that place."""
+    """Return the candidates around the best place, coarse to fine, and the position of that place."""
     tried, best = _Tried(np.zeros((0, 2)), np.zeros(0)), 0
     center = np.zeros(2)
     for scale_steps, steps in _ROUNDS:
@@ -190,7 +190,7 @@ def _search(try_at: _TryAt, with_scale: bool, limit: float | None) -> tuple[_Tri
             center = tried.places[best]
             if not any(axis.size > 1 and center[n] in (axis[0], axis[-1]) for n, axis in enumerate(axes)):
                 break
-    # Where all labels are predicted, a loss of nothing is reached long before a temperature of nothing.
+    # If all labels are predicted, the loss reaches zero long before the temperature does.
     if abs(center[1]) > _MAX_OCTAVES or tried.losses[best, 0].mean() < _NO_LOSS:
         raise ValueError(
             "`y` must hold labels with a best temperature: some that the ENN does not predict, and more that it "

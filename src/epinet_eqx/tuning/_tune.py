@@ -49,7 +49,7 @@ def check_increase(value: float, *, finite: bool) -> float:
 
 
 def stack_candidates(name: str, enns: list[AbstractENN]) -> tuple[AbstractENN, AbstractENN]:
-    """Split the ENNs that the argument `name` made into what differs, stacked along an axis, and what they share.
+    """Split the ENNs of the argument `name` into differing arrays, stacked along an axis, and shared ones.
 
     An array that every ENN holds (the very same one, not a copy) is shared: the weights of a base network are then
     stored once, and what depends on nothing else is computed once for all candidates.
@@ -167,7 +167,7 @@ def tune_temperature(
 ) -> Tuned:
     """Return the temperature with the lowest joint log-loss among those that do not degrade the marginal log-loss.
 
-    Temperature 1, the ENN as it is, is candidate 0: what the marginal log-losses of the others are compared with, and
+    Temperature 1, the unchanged ENN, is candidate 0: the marginal log-losses of the others are compared with it, and
     the answer if none of them will do. `Tempered(enn, tuned.best)` is the result as an ENN.
 
     Args:

@@ -10,7 +10,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m epinet_eqx.weights", description="Public weights without PyTorch.")
     commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("convert", help="make a safetensors file of a PyTorch file, without running it")
+    command = commands.add_parser("convert", help="convert a PyTorch file to a safetensors file without running it")
     command.add_argument("source", help="a .pth or .pt file with a state dict")
     command.add_argument("target", help="the safetensors file to write")
     options = parser.parse_args(arguments)

@@ -58,7 +58,7 @@ def _from_pip(package: Package) -> str:
     """
     from urllib.parse import unquote, urljoin
 
-    # Environments of uv have no pip of their own.
+    # Environments made by uv have no pip.
     pip = [sys.executable, "-m", "pip"] if importlib.util.find_spec("pip") else ["pip"]
     # The help text, which is wrapped at any place, names the index that pip is configured for.
     match = re.search(r"--index-url <url>.*?\(default\s([^)]+)\)", _ask(*pip, "download", "--help"), re.DOTALL)

@@ -15,7 +15,7 @@ import safetensors.numpy
 from .._files import TORCH_STARTS, StrPath, atomic_file, require_file
 from .._pickled import Name, read_pickle
 
-# Where training scripts put the state dict, beside an optimizer's state and other things.
+# Where training scripts put the state dict, next to an optimizer's state and other things.
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "net")
 _PREFIX = "module."
 _MAGIC = 0x1950A86A20F9469CFC6C

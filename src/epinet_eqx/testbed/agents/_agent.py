@@ -25,8 +25,8 @@ class AbstractAgent(abc.ABC):
     dataclass of hyperparameters; variants are made by `dataclasses.replace`.
 
     Attributes:
-        description: what it is, for Table 1.
-        hyperparameters: what is tuned, for Table 1.
+        description: a few words, for Table 1.
+        hyperparameters: the tuned ones, for Table 1.
     """
 
     description: ClassVar[str]
@@ -53,7 +53,7 @@ class AbstractAgent(abc.ABC):
 
 
 def check_group(agent: AbstractAgent, problems: Problem) -> None:
-    """Raise unless an agent can train these problems at once."""
+    """Raise unless an agent can train these problems as one stack."""
     sizes = sorted({int(size) for size in np.asarray(problems.knowledge.num_train)})
     groups = {agent.group(problems.knowledge.input_dim, size) for size in sizes}
     if len(groups) > 1:

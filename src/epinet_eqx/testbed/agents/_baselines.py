@@ -67,7 +67,7 @@ class MLPAgent(AbstractSGDAgent):
         return CrossEntropy(l2=adaptive_decay(self.decay, knowledge))
 
     def plan(self, input_dim: int, num_train: int) -> TrainingPlan:
-        """Return the plan: one index, for there is no other."""
+        """Return the plan: one index, the only one."""
         return TrainingPlan(self.num_steps, 1, self.learning_rate)
 
 

@@ -67,7 +67,7 @@ class BayesAgent(AbstractAgent):
         return self.sample(problems, keys=keys)[0]
 
     def sample(self, problems: Problem, *, keys: Key[Array, " problems"]) -> tuple[Ensemble, TemperedSamples]:
-        """Return samples of the posteriors as stacked ensembles, and what is known of the sampling."""
+        """Return samples of the posteriors as stacked ensembles, and the diagnostics of the sampling."""
         check_group(self, problems)
         size = int(problems.knowledge.num_train[0])
         data = jax.tree.map(lambda leaf: leaf[:, :size], problems.data)

@@ -32,7 +32,7 @@ class EpinetAgent(AbstractSGDAgent):
         decay: the factor $s$ of the decay.
         decay_power: the power $q$ of the decay.
         initializer: of the learnable epinet: Glorot's as in the paper, or the truncated normal of the authors' code.
-        stop_gradient: whether what the epinet sees is stopped, as in the paper; the authors' code leaves it off.
+        stop_gradient: whether to stop gradients of the epinet's input, as in the paper; the authors' code does not.
         learning_rate: learning rate of Adam.
         num_steps: number of steps up to a data ratio of 500.
         num_steps_large: number of steps beyond.

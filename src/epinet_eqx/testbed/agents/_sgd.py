@@ -85,7 +85,7 @@ class AbstractSGDAgent(AbstractAgent):
                 data_axis=0,
                 loss_axis=0,
                 data_sizes=problems.knowledge.num_train,
-                key=jr.clone(keys)[0],  # Not used: the states have keys of their own.
+                key=jr.clone(keys)[0],  # Not used: the states have their own keys.
             )
         except NonFiniteLossError as error:
             return poisoned(error.state.model, error.state.step < plan.num_steps)

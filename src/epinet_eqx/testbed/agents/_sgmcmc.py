@@ -36,7 +36,7 @@ class SGMCMCAgent(AbstractAgent):
         num_steps: number of steps.
         burn_in: the step after which the first sample is kept.
         thin: number of steps between samples.
-        batch_size: examples per step, drawn with replacement; all of them where there are no more.
+        batch_size: examples per step, drawn with replacement; all of them if there are fewer.
     """
 
     description: ClassVar[str] = "stochastic gradient MCMC"
@@ -92,7 +92,7 @@ class _Lengths(NamedTuple):
 def _prepare(
     agent: SGMCMCAgent, knowledge: PriorKnowledge, keys: Key[Array, " problems"]
 ) -> tuple[MLP, CrossEntropy, Langevin, Key[Array, " problems"]]:
-    """Return where the chains begin, what they sample from and how, and their keys."""
+    """Return the initial networks, losses, dynamics and keys of the chains."""
 
     def one(knowledge: PriorKnowledge, key: PRNGKeyArray) -> tuple[MLP, CrossEntropy, Langevin, PRNGKeyArray]:
         init_key, chain_key = named_keys(key, "init", "chain")

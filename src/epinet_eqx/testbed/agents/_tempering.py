@@ -49,7 +49,7 @@ class TemperingPlan:
 
 
 class TemperedSamples(NamedTuple):
-    """What a run returns.
+    """The result of a run.
 
     Attributes:
         positions: the samples of each chain.
@@ -85,7 +85,7 @@ class _Walk(NamedTuple):
 
 
 class _Anneal(NamedTuple):
-    """What a stage changes."""
+    """The state that a stage changes."""
 
     walk: _Walk
     power: Float[Array, ""]
@@ -104,8 +104,8 @@ def tempered_hmc(
 
     Sequential Monte Carlo: particles drawn from the prior go through $\pi L^\beta$ with $\beta$ from 0 to 1. Each stage
     raises $\beta$ as far as enough particles remain effective, resamples them, and moves them by Hamiltonian Monte
-    Carlo; at $\beta = 1$ they go on as chains. Trajectories are reflected at the bounds, which conserves the energy and
-    the volume and costs nothing, while a map from an unbounded space would cost more than a small network.
+    Carlo; at $\beta = 1$ they continue as chains. Trajectories are reflected at the bounds, which conserves energy and
+    volume and costs nothing, while a map from an unbounded space would cost more than a small network.
 
     A pure function, which may be mapped over the arrays that `log_likelihood` closes over.
 
@@ -148,7 +148,7 @@ def tempered_hmc(
         return jax.tree.map(lambda new, old: jnp.where(is_accepted, new, old), end, start), accepted
 
     def move(walk: _Walk, power: Array, key: PRNGKeyArray) -> tuple[_Walk, Float[Array, ""]]:
-        """Move all chains by trajectories of one random length; return the mean acceptance, too."""
+        """Move all chains by trajectories of one random length; also return the mean acceptance."""
         length_key, move_key = named_keys(key, "length", "moves")
         length = plan.trajectory * jr.uniform(length_key, minval=0.5, maxval=1.5)
         num_leaps = jnp.clip(jnp.ceil(length / walk.step_size), 1, plan.max_leaps).astype(int)
