@@ -122,8 +122,8 @@ def changed(recipe: Recipe, factor: str, value: Any) -> Recipe:
         return replace(own, training=changed(own.training, name, value))
     before = getattr(own, name)
     if isinstance(before, tuple) and not isinstance(value, tuple):
-        value = before[:1] * int(value)
-    return replace(own, **{name: int(value) if type(before) is int else value})
+        return replace(own, **{name: before[:1] * int(value)})
+    return replace(own, **{name: int(cast(Any, value)) if type(before) is int else value})
 
 
 def variants(recipe: Recipe, factors: Iterable[tuple[str, Sequence[Any]]]) -> Iterator[tuple[str, Any, Recipe]]:

@@ -13,8 +13,6 @@ from jaxtyping import Int, PRNGKeyArray, Shaped
 from epinet_eqx import named_keys
 from epinet_eqx.bandits import (
     AbstractBandit,
-    AbstractBanditAgent,
-    ActsThrough,
     ClassificationBandit,
     ENNAgent,
     LinearBandit,
@@ -107,14 +105,15 @@ def find_place(bandit: str, size: BanditSize) -> Place:
     return place_of_images(digit_bandit(size.pooling))
 
 
-def _make_learner(config: BanditOf, place: Place, batch_size: int) -> ENNAgent:
-    """Return what learns in a run: an agent of the testbed, or the conventional network below a head."""
+def _make_learner(config: BanditOf, place: Place, batch_size: int, view: OnMean | None = None) -> ENNAgent:
+    """Return an agent of the testbed, or a conventional network that acts through a Pitman-Yor head, its `view`."""
     return bandit_agent(
         variant_of("mlp") if config.variant.agent == HEAD else config.variant,
         knowledge_of(place.input_dim, place.num_outputs, place.temperature),
         config.rule,
         batch_size=batch_size,
         noise_scale=place.noise_scale,
+        view=view,
     )
 
 
@@ -132,7 +131,7 @@ def head_field(place: Place, length_scale: float, *, key: PRNGKeyArray) -> Fouri
     return FourierField(jnp.concatenate(rounds), _NUM_FREQUENCIES, length_scale=length_scale, key=field_key)
 
 
-def make_agent(config: BanditOf, place: Place, batch_size: int, *, key: PRNGKeyArray) -> AbstractBanditAgent:
+def make_agent(config: BanditOf, place: Place, batch_size: int, *, key: PRNGKeyArray) -> ENNAgent:
     """Return the agent of a run: one of the testbed, or a conventional network that acts through a Pitman-Yor head.
 
     Args:
@@ -141,11 +140,11 @@ def make_agent(config: BanditOf, place: Place, batch_size: int, *, key: PRNGKeyA
         batch_size: number of observations of an update.
         key: random key of the head.
     """
-    learner = _make_learner(config, place, batch_size)
     if config.variant.agent != HEAD:
-        return learner
+        return _make_learner(config, place, batch_size)
     changes = dict(config.variant.changes)
-    return ActsThrough(learner, OnMean(head_field(place, changes["length_scale"], key=key), alpha=changes["alpha"]))
+    view = OnMean(head_field(place, changes["length_scale"], key=key), alpha=changes["alpha"])
+    return _make_learner(config, place, batch_size, view)
 
 
 def batch_size_of(config: BanditOf, place: Place) -> int:

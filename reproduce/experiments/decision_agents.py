@@ -109,6 +109,7 @@ def bandit_agent(
     *,
     batch_size: int,
     noise_scale: float | None = None,
+    view: Callable[[AbstractENN], AbstractENN] | None = None,
 ) -> ENNAgent:
     """Return an agent of the testbed as one that acts and learns, by the protocol of the authors' bandit.
 
@@ -120,6 +121,7 @@ def bandit_agent(
         rule: name of its rule.
         batch_size: number of examples of an update.
         noise_scale: standard deviation of rewards on the line; None for rewards of 0 and 1.
+        view: makes the ENN that it acts by of the one that it learns; by default they are the same.
     """
     agent = sgd_agent(variant)
     plan = agent.plan(knowledge.input_dim, 1)
@@ -134,6 +136,7 @@ def bandit_agent(
         batch_size=batch_size,
         num_index_samples=None if finite else plan.num_index_samples,
         buffer_size=_REPLAY,
+        view=view,
     )
 
 

@@ -4,7 +4,7 @@ import difflib
 import importlib
 from collections.abc import Iterable, Sequence
 from types import ModuleType
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeGuard
 
 import equinox as eqx
 import jax
@@ -44,7 +44,7 @@ def unknown_name(argument: str, value: str, known: Iterable[str], *, shown: int 
     return ValueError(f"`{argument}` must be a known name, {near}{', '.join(listed)}{rest}; got {value!r}.")
 
 
-def is_traced(x: object) -> bool:
+def is_traced(x: object) -> TypeGuard[Array]:
     """Return whether `x` is traced, so that its values are unknown."""
     return isinstance(x, Tracer)
 

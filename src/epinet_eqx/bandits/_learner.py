@@ -100,7 +100,7 @@ class OnlineLearner(eqx.Module):
 
     def observe(self, x: PyTree[Array], reward: Scalar) -> "OnlineLearner":
         """Return the learner after the candidate with features `x` was chosen and earned `reward`."""
-        if hasattr(reward, "shape"):
+        if isinstance(reward, Array):
             check_shape("reward", reward, ())
         reward = as_number("reward", reward)
         if any_traced((self, x, reward)):

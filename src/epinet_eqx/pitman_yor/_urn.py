@@ -42,9 +42,9 @@ def check_alpha(alpha: float | Float[Array, "*batch"]) -> Float[Array, "*batch"]
 def known_alpha(alpha: float | Float[Array, ""]) -> Float[Array, ""]:
     """Return one `alpha` as an array, checked unless it is traced: for functions that compiled programs call."""
     if not is_traced(alpha):
-        is_own = isinstance(alpha, Array) and jnp.issubdtype(alpha.dtype, jnp.floating)
         checked = check_alpha(alpha)
-        alpha = checked.astype(alpha.dtype) if is_own else checked
+        keeps_type = isinstance(alpha, Array) and jnp.issubdtype(alpha.dtype, jnp.floating)
+        alpha = checked.astype(jnp.asarray(alpha).dtype) if keeps_type else checked
     check_shape("alpha", alpha, ())
     return alpha
 

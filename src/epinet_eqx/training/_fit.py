@@ -261,9 +261,10 @@ def fit(
         CheckpointError: a checkpoint could not be written or read; earlier ones are intact.
     """
     check_key("key", key)
-    for name, value in (("log_every", log_every), ("block_size", block_size), ("capacity", capacity)):
-        if value is not None or name != "capacity":
-            check_positive(name, value)
+    check_positive("log_every", log_every)
+    check_positive("block_size", block_size)
+    if capacity is not None:
+        check_positive("capacity", capacity)
     check_function("sampling", sampling)
     train_key, validation_key = named_keys(key, "train", "validation")
     stream, callbacks = as_stream(data), check_callbacks(callbacks)
