@@ -42,11 +42,11 @@ ARTIFACT = Artifact(
             size=BanditSize(num_steps=40, num_runs=2, actions_per_dim=1, pooling=4, batch_size=4, num_points=4),
         ),
         "laptop": Bandits(
-            variants=(*bandit_variants((3, 10), 10), THROUGH_HEAD),
+            variants=bandit_variants((3, 10), 10),
             matched=("neural",),
             rules=("greedy", "epsilon-greedy"),
             with_rules=("neural",),
-            size=BanditSize(num_steps=1000, num_runs=8, pooling=2),
+            size=BanditSize(num_steps=1000, num_runs=12, pooling=2),
         ),
         # Regret differs much between runs: many short ones decide more than a few long ones, which `dec_original` has.
         "paper": Bandits(

@@ -6,7 +6,6 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
 from ..artifact import Artifact, Tolerance
 from ..claims import Choice, Claim, Difference, Measure, Select, at_least, at_most, select
@@ -141,9 +140,9 @@ def draw(rows: Rows) -> Figure:
         _draw_panel(ax, where(rows, temperature=temperature))
         ax.set(xscale="log", xlabel="steps")
         ax.set_ylim(bottom=0)
-        ax.set_xticks(sorted({row["horizon"] for row in rows})[::2])
-        ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        ax.xaxis.set_minor_formatter(NullFormatter())
+        horizons = sorted({row["horizon"] for row in rows})
+        ax.set_xticks(horizons, [str(horizon) for horizon in horizons], fontsize=6.5)
+        ax.minorticks_off()
         ax.set_title(f"$\\rho$ = {temperature:g}", fontsize=8)
     axes[0].set_ylabel("lost per step")
     rules = [Line2D([], [], color=INK, **style) for style in _STYLES.values()]

@@ -30,7 +30,7 @@ ARTIFACT = Artifact(
                 variant_of("mlp"),
                 variant_of("epinet"),
                 THROUGH_HEAD,
-                *(variant_of("ensemble", num_particles=size) for size in (3, 10, 30)),
+                *(variant_of("ensemble", num_particles=size) for size in (3, 10)),
                 variant_of("ensemble+", num_particles=10),
             ),
             matched=(),
