@@ -58,8 +58,8 @@ ARTIFACT = Artifact(
     data="scikit-learn's digits",
     exact=True,
     caption=(
-        "Left, means over runs, and the accuracy that is asked for. Right, the labels that it takes; a run "
-        "that does not get there counts its budget."
+        "Left, means over runs, and the target accuracy. Right, the labels needed; a run that misses the target "
+        "counts its budget."
     ),
     claims=(
         Claim(

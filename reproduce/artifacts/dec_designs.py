@@ -65,7 +65,7 @@ ARTIFACT = Artifact(
     data="Branin's and Hartmann's functions",
     exact=True,
     caption=(
-        "How far the best design so far is below the maximum, in standard deviations of the function over its box; "
+        "Distance of the best design so far from the maximum, in standard deviations of the function over its box; "
         "means over runs, with standard errors."
     ),
     claims=(

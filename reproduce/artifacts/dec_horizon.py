@@ -62,8 +62,8 @@ ARTIFACT = Artifact(
     data="bandits with true models of the Neural Testbed",
     exact=True,
     caption=(
-        "Expected successes that a step has lost so far, beside always taking the best action; means over runs, "
-        "with standard errors. Both rules act by the same kind of epinet."
+        "Expected successes lost per step so far, relative to always taking the best action; means over runs, with "
+        "standard errors. Both rules act by the same kind of epinet."
     ),
     claims=(
         Claim(

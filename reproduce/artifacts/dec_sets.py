@@ -62,7 +62,7 @@ ARTIFACT = Artifact(
     minutes={"smoke": 1, "laptop": 1, "paper": 10},
     data="problems of the Neural Testbed",
     exact=True,
-    caption="What a chosen set earns beyond a random one, at two temperatures of the labels.",
+    caption="The gain of a chosen set over a random one, at two temperatures of the labels.",
     claims=(
         Claim(
             "dec_sets-joint",

@@ -124,9 +124,9 @@ ARTIFACT = Artifact(
     exact=True,
     caption=(
         "Each mark is an agent, or a variant of it with another number of particles, scale of its prior, rate of "
-        "dropout, factor of its decay, or dimension of its index. A column is a temperature of the labels. Right, mean "
-        "rank correlations, with the interval of nearly all resamples. Where nearly every action is the best, uniform "
-        "choice has hardly any regret, and who settles for another one has many times as much."
+        "dropout, factor of its decay, or dimension of its index. A column is a temperature of the labels. Right, "
+        "mean rank correlations, with the interval of nearly all resamples. Where nearly every action is best, "
+        "uniform choice has hardly any regret, and agents that settle for another action have many times as much."
     ),
     place="Section 2",
     claims=(

@@ -47,8 +47,8 @@ ARTIFACT = Artifact(
     data="exact probabilities of two ENNs, no data",
     exact=True,
     caption=(
-        "Left, the drawing and its marginal prediction, the same for both ENNs. Their tables of two labels "
-        "differ, joint and conditional ones."
+        "Left, the drawing and its marginal prediction, the same for both ENNs. Their joint and conditional tables "
+        "of two labels differ."
     ),
     place="Section 1, Figure 1",
     claims=(

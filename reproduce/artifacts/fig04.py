@@ -59,7 +59,7 @@ ARTIFACT = Artifact(
     minutes={"smoke": 0.05, "laptop": 0.05, "paper": 0.05},
     data="shapes and counts of a model of the Neural Testbed's size, no data",
     exact=True,
-    caption="Each box has the layers and the number of parameters; gray ones are never trained.",
+    caption="Each box shows layers and number of parameters; gray boxes are never trained.",
     place="Section 4.1",
     claims=(
         Claim(

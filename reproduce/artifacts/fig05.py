@@ -46,10 +46,10 @@ ARTIFACT = Artifact(
     minutes={"smoke": 0.4, "laptop": 6, "paper": 390},
     data="Neural Testbed",
     caption=(
-        "Divergences are means over problems, costs geometric means; axes are logarithmic. An ensemble is a "
-        "curve over its number of particles: where it begins at one, `mlp` lies under that point. The dashed "
-        "line is `sgmcmc` with its released default, the thicker one `sgmcmc` tuned by the authors' sweep on other "
-        "problems (`testbed_sgmcmc`). `testbed_regret` has the same agents beside the Bayes optimum."
+        "Divergences are means over problems, costs geometric means; axes are logarithmic. An ensemble is a curve "
+        "over its number of particles; `mlp` coincides with one particle. The dashed line is `sgmcmc` with its "
+        "released default, the thicker one `sgmcmc` tuned by the authors' sweep on other problems "
+        "(`testbed_sgmcmc`). `testbed_regret` has the same agents beside the Bayes optimum."
     ),
     place="Section 5",
     claims=(

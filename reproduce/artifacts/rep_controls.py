@@ -31,8 +31,7 @@ ARTIFACT = study_figure(
     parts=("ensembles", "epinets", "controls"),
     minutes=10,
     caption=(
-        "Gray bars are heads that are no epinets, or epinets without one of their parts; the dashed line is "
-        "the largest ensemble."
+        "Gray bars are other heads, or epinets without one of their parts; the dashed line is the largest ensemble."
     ),
     place="set here",
     claims=tuple(

@@ -71,8 +71,8 @@ ARTIFACT = Artifact(
         "on the others. Left, exact heads on ResNets over the aleatoric share: their marginal loss is that of the "
         "tempered network at every share, and their joint loss tends to the sum of the marginal losses of both "
         "images. Middle, over the number of labels, with ensembles of the sizes beside the lines. Right, over the "
-        "number of indices, what the marginal loss of the sampled head exceeds the network's by: at the network's "
-        "own temperature, and at the one that was chosen for the lowest joint loss."
+        "number of indices, the excess of the sampled head's marginal loss over the network's: at the network's "
+        "own temperature, and at the one with the lowest joint loss."
     ),
     place=_LOCATION,
     claims=(

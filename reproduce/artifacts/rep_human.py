@@ -29,9 +29,8 @@ ARTIFACT = study_figure(
         "auroc_errors": Tolerance(absolute=0.02),
     },
     caption=(
-        "Pairs of images on which people agree are clear, others ambiguous. Right, how the parts of the "
-        "uncertainty go with people's disagreement (rank correlation), and how well the epistemic part finds "
-        "errors (AUROC)."
+        "Pairs of images on which people agree are clear, others ambiguous. Right, rank correlation of the parts "
+        "of the uncertainty with people's disagreement, and AUROC of the epistemic part as a detector of errors."
     ),
     place="set here",
     claims=(

@@ -42,11 +42,11 @@ ARTIFACT = Artifact(
     exact=True,
     tolerances={"gain": Tolerance(absolute=0.01)},
     caption=(
-        "What a joint prediction of the true labels of two test images adds to the product of its marginals, in "
-        "nats; zero for whoever takes images to be independent. Pairs are each other's nearest neighbors in the "
-        "features of a network that no agent is made of; as a control, the same images paired otherwise. Fields "
-        "are Pitman-Yor heads of share $alpha = 0.2$ with the length scale that is given. Bars: two standard "
-        "errors over blocks of pairs and over networks."
+        "Gain of the joint prediction of the true labels of two test images over the product of its marginals, in "
+        "nats; zero for predictors that treat images as independent. Pairs are nearest neighbors in the features "
+        "of a network that no agent uses; as a control, the same images in other pairs. Fields are Pitman-Yor "
+        "heads of share $alpha = 0.2$ with the given length scale. Bars: two standard errors over blocks of pairs "
+        "and over networks."
     ),
     place=_LOCATION,
     claims=(

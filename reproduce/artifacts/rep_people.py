@@ -35,10 +35,10 @@ ARTIFACT = Artifact(
         "temperature": Tolerance(absolute=0.2),
     },
     caption=(
-        "Each label of a pair of images is another annotator's. Temperature and share of the head are fitted to "
-        "labels of a fifth of the images by one call, the temperature of the ensemble is chosen on them, and all "
-        "are judged on the others. White: shares that were not fitted. Bars: standard errors over blocks and "
-        "networks."
+        "Each label of a pair of images is from a different annotator. Temperature and share of the head are "
+        "fitted to labels of a fifth of the images by one call, the temperature of the ensemble is chosen on them, "
+        "and all are judged on the others. White: shares that were not fitted. Bars: standard errors over blocks "
+        "and networks."
     ),
     place=_LOCATION,
     claims=(

@@ -41,10 +41,11 @@ ARTIFACT = Artifact(
         "joint": Tolerance(absolute=0.1, relative=0.05),
     },
     caption=(
-        "Left, joint log-loss of pairs of rotated and corrupted images, each image repeated as it is. Right, joint "
-        "log-loss of draws from a pair, each augmented anew, so that no draw repeats an image; fields of several "
-        "length scales. Temperatures are chosen on other images, as they are. In outline: the mean prediction of the "
-        "ensemble through the head. Bars: standard errors over blocks of pairs and over networks."
+        "Left, joint log-loss of pairs of rotated and corrupted images, each repeated unchanged. Right, joint "
+        "log-loss of independently augmented draws from a pair, so that no draw repeats an image; fields of "
+        "several length scales. Temperatures are chosen on other, unchanged images. In outline: the mean "
+        "prediction of the ensemble through the head. Bars: standard errors over blocks of pairs and over "
+        "networks."
     ),
     place=_LOCATION,
     claims=(

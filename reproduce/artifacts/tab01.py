@@ -21,8 +21,8 @@ ARTIFACT = Artifact(
     data="generated from the registry of agents",
     exact=True,
     caption=(
-        "Counts are for a problem with as many inputs as in Figure 4, and for the largest ensembles. In the "
-        'last line, "this paper" is the one that is reproduced.'
+        "Counts are for a problem with as many inputs as in Figure 4, and for the largest ensembles. In the last "
+        'line, "this paper" is the reproduced one.'
     ),
 )
 

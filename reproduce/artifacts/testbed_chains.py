@@ -37,7 +37,7 @@ ARTIFACT = Artifact(
     },
     minutes={"smoke": 0.2, "laptop": 0.5, "paper": 45},
     data="two chains for each problem",
-    caption="Right, each line is a problem; at the dotted line chains are usually taken to agree.",
+    caption="Right, each line is a problem; below the dotted line, chains are usually considered to agree.",
     claims=(
         Claim(
             "testbed_chains-length",

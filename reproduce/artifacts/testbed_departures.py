@@ -27,9 +27,7 @@ ARTIFACT = Artifact(
     **TESTBED,
     minutes={"smoke": 0.2, "laptop": 0.6, "paper": 25},
     data="Neural Testbed",
-    caption=(
-        "Dotted lines mark the agents as they are in Figure 5; $lambda$ is the number of examples per input dimension."
-    ),
+    caption="Dotted lines mark the agents of Figure 5; $lambda$ is the number of examples per input dimension.",
     claims=(
         Claim(
             "testbed_departures-initializer",

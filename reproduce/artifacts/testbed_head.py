@@ -27,7 +27,7 @@ ARTIFACT = Artifact(
     },
     minutes={"smoke": 0.1, "laptop": 0.5, "paper": 3},
     caption=(
-        "Left, a plain network as it is and with the head, alpha by a rule fitted on problems with other seeds; "
+        "Left, a plain network without and with the head, alpha by a rule fitted on problems with other seeds; "
         "other agents are those of Figure 5. Right, the rule, over the labels' temperature."
     ),
     claims=(

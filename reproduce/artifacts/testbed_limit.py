@@ -92,9 +92,9 @@ ARTIFACT = Artifact(
     minutes={"paper": 20},
     data="Neural Testbed, problems whose posterior has been sampled",
     caption=(
-        "Divergence over that of the posterior of the true model, means over the problems of a setting: $D$ inputs, "
-        "$lambda$ examples for each, labels of temperature $rho$. Agents near the optimum, as the claims have it, are "
-        "framed. Problems whose posterior has not been sampled, or whose chains disagree, are left out."
+        "Divergence over that of the posterior of the true model, means over the problems of a setting: $D$ "
+        "inputs, $lambda$ examples for each, labels of temperature $rho$. Frames mark agents near the optimum by "
+        "the rule of the claims. Problems without posterior samples, or whose chains disagree, are omitted."
     ),
     tolerances={
         **{name: Tolerance(absolute=0.03, relative=0.15) for name in ("joint", "first_joint", "second_joint")},

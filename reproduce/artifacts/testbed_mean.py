@@ -31,8 +31,8 @@ ARTIFACT = Artifact(
     },
     minutes={"smoke": 0.2, "laptop": 1.5, "paper": 15},
     caption=(
-        "Agents as they are, and with their mean predictions through the head (white), alpha by a rule for each that "
-        "was fitted on problems with other seeds."
+        "Agents unchanged, and with their mean predictions through the head (white); the rule for each alpha was "
+        "fitted on problems with other seeds."
     ),
     claims=(
         Claim(

@@ -96,9 +96,9 @@ ARTIFACT = Artifact(
     minutes={"smoke": 0.2, "laptop": 5, "paper": 20},
     caption=(
         "Log-likelihood that joint predictions of two inputs, one label each, gain over the product of their "
-        "marginals, from unrelated inputs to equal ones. Filled: agents as they are; white: their mean "
-        "predictions through the Pitman-Yor head with a field over inputs, whose share and length scale were chosen "
-        "on problems with other seeds. Right, for correlated inputs, over the number of examples per dimension."
+        "marginals, from unrelated inputs to equal ones. Filled: unchanged agents; white: their mean predictions "
+        "through the Pitman-Yor head with a field over inputs, whose share and length scale were chosen on "
+        "problems with other seeds. Right, for correlated inputs, over the number of examples per dimension."
     ),
     claims=(
         Claim(

@@ -51,8 +51,8 @@ ARTIFACT = Artifact(
     minutes={"paper": 8},
     data="problems that are not judged",
     caption=(
-        "One line per learning rate; a star marks the member of the sweep that Figure 5 uses at this temperature of "
-        "the labels. Where a line is cut off, chains diverged."
+        "One line per learning rate; a star marks the member that Figure 5 uses at this temperature of the labels. "
+        "Lines end where chains diverge."
     ),
     claims=(
         Claim(

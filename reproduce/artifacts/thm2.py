@@ -98,8 +98,8 @@ ARTIFACT = Artifact(
     data="simulated decision problems",
     exact=True,
     caption=(
-        "Each mark is a decision problem: drawn at random, made to mislead, or found by a search. The dashed "
-        "line is the least divergence that a shortfall needs."
+        "Each mark is a decision problem: random, adversarial, or found by a search. The dashed line is the "
+        "smallest divergence that permits a shortfall."
     ),
     place="Appendix B, Theorem 2",
     claims=(

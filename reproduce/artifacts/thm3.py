@@ -148,9 +148,9 @@ ARTIFACT = Artifact(
     data="simulated networks and samples",
     exact=True,
     caption=(
-        "(a) p-values of tests that compare a BNN with its ENN, and with two wrong ones; the dashed line is "
-        "the level of the claims. (b) Log-probabilities of labels under both. (c) Functions of the counter-"
-        "example, and of BNNs on a linear base."
+        "(a) p-values of tests that compare a BNN with its ENN, and with two wrong ones; the dashed line is the "
+        "level of the claims. (b) Log-probabilities of labels under both. (c) Functions of the counterexample and "
+        "of BNNs on a linear base."
     ),
     place="Appendix C",
     claims=(

@@ -152,8 +152,8 @@ ARTIFACT = Artifact(
     data="simulated data of a linear-Gaussian model",
     exact=True,
     caption=(
-        "(a) With the slope of the one data set that is drawn. (b) The divergence of joint predictions over "
-        "that of exact marginals. (c) Each parameter after training against both formulas."
+        "(a) The error and its slope for one data set. (b) The divergence of joint predictions over that of exact "
+        "marginals. (c) Each parameter after training against both formulas."
     ),
     place="Section 4.3, Algorithm 1",
     claims=(

@@ -113,8 +113,9 @@ ARTIFACT = Artifact(
     data="exact probabilities, and simulated labels",
     exact=True,
     caption=(
-        "Above, tables of two labels of a drawing that is a rabbit or a duck with equal probability. Left, the line is "
-        "the theorem, marks are counts of labels drawn from the ENN. Right, what an index believes, with the same mean."
+        "Above, tables of two labels of a drawing that is a rabbit or a duck with equal probability. Left, the "
+        "line is the theorem, marks are counts of labels drawn from the ENN. Right, the distribution of "
+        "predictions over indices; all have the same mean."
     ),
     tolerances={
         "difference": Tolerance(absolute=1e-9),
