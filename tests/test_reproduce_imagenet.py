@@ -1,6 +1,5 @@
 """The ImageNet figures from the bank: heads against what they stand for, choices, units, drawings, augmented dyads."""
 
-import collections
 import dataclasses
 import pathlib
 import re
@@ -152,10 +151,10 @@ def test_an_ablation_changes_one_field():
 
 
 def test_units_are_of_networks_and_of_ensembles_that_grow():
-    units = BankStudy(parts=("base", "ensemble"), first_parts=("departures",)).units()
-    assert len(units) == 1 + 7 + 6
+    units = BankStudy(parts=("base", "ensemble"), ends_parts=("recommended",)).units()
+    assert len(units) == 2 + 7 + 6
     assert [len(unit.networks) for name, unit in units.items() if name.startswith("ensemble")] == [2, 3, 4, 5, 6, 7]
-    assert units["departures-resnet50"] == BankPart(bank=Bank(), part="departures", networks=("resnet50",))
+    assert units["recommended-squeezenet1_1"] == BankPart(bank=Bank(), part="recommended", networks=("squeezenet1_1",))
     assert set(_imagenet.NAMES) == set(NETWORKS)
 
 
@@ -177,29 +176,6 @@ def test_augmented_dyads_are_in_the_bank():
     drawn = np.asarray(augmented.y).reshape(len(labels), -1)
     assert (drawn[:, :, None] == labels[:, None, :]).any(axis=2).all()
     assert len(set(anchors.tolist())) == len(anchors)
-
-
-def test_the_recipe_of_the_page_is_what_was_chosen():
-    rows = read_rows(REFERENCE / "laptop" / "fig02.csv")
-
-    def chosen(column, agent, network):
-        """Return how many folds have each value."""
-        own = [row for row in rows if (row["agent"], row["network"], row["tuned"]) == (agent, network, True)]
-        return collections.Counter(row[column] for row in own if row["num_samples"] == 1000 and row["block"] % 2 == 0)
-
-    recommended = "epinet, recommended"
-    assert chosen("prior_scale", recommended, "resnet50") == {1: 5}
-    assert set(chosen("temperature", recommended, "resnet50")) == {0.5, 0.6}
-    assert chosen("prior_scale", recommended, "squeezenet1_1") == {0.3: 4, 0.1: 1}
-    assert chosen("temperature", "epinet", "squeezenet1_1")[2.5] == 4
-    assert max(Bank().folds.temperatures) == 2.5 and Bank().other_scales == (0.1, 0.3, 3.0)
-    page = " ".join((ROOT / "docs" / "reproduce.md").read_text().split())
-    assert "every fold chooses a scale of 1 and a temperature of 0.5 or 0.6" in page
-    assert "four folds choose 0.3 and one 0.1" in page and "that was tried, 2.5, in four folds of five" in page
-    size = {
-        name: np.sqrt(np.mean(np.square(bank_of("imagenet", name).as_batch("val").x["features"]))) for name in NETWORKS
-    }
-    assert 4 * size["resnet50"] < size["squeezenet1_1"] < 5 * size["resnet50"] and abs(size["resnet50"] - 1) < 0.2
 
 
 BANKED = [name for name, own in REGISTRY.items() if own.session == "imagenet" and own.from_scratch is not None]

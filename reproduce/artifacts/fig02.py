@@ -30,7 +30,7 @@ _FROM_SCRATCH = image_artifact(
 
 ARTIFACT = bank_artifact(
     _FROM_SCRATCH,
-    config=BankStudy(parts=("base", "ensemble", "epinet"), first_parts=("departures",)),
+    config=BankStudy(parts=("base", "ensemble", "epinet"), first_parts=("departures",), ends_parts=("recommended",)),
     minutes=6.5,
     caption=(
         "Public networks of ImageNet, each alone, with an epinet and with a Pitman-Yor head. Open circles: all "

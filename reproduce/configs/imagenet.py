@@ -17,7 +17,7 @@ NETWORKS = (
 )
 """The networks of the bank; the first is the paper's smallest."""
 
-_TEMPERATURES = (0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0, 1.2, 1.5, 1.8, 2.1, 2.5)
+_TEMPERATURES = (0.5, 0.6, 0.7, 0.85, 1.0, 1.2, 1.5)
 
 _FOLDS = Folds(tuning_samples=300, temperatures=_TEMPERATURES, chunk_size=4)
 _RECIPE = StoredEpinet()
@@ -102,8 +102,7 @@ class Bank:
         released: the same with the temperature that the authors' released networks have inside.
         released_temperature: what divides the outputs of these.
         counts: numbers of indices M.
-        chosen: networks with an epinet whose prior scale is chosen, too: the largest and the smallest one.
-        other_scales: candidates for the scale of its matched prior beside the recipe's.
+        prior_scales: candidates for the scale of the matched prior, where it is chosen.
         most_excess: by which share the marginal loss may then be above the network's.
         more_counts: those of the networks that are in `long`.
         long: networks whose curves go on.
@@ -117,8 +116,7 @@ class Bank:
     recipe: StoredEpinet = _RECIPE
     released: StoredEpinet = _RELEASED
     released_temperature: float = 0.7
-    chosen: tuple[str, ...] = (NETWORKS[0], NETWORKS[-1])
-    other_scales: tuple[float, ...] = (0.1, 0.3, 3.0)
+    prior_scales: tuple[float, ...] = (0.25, 0.5, 1.0)
     most_excess: float = 0.1
     counts: tuple[int, ...] = (10, 30, 100, 300, 1000)
     more_counts: tuple[int, ...] = (10, 30, 100, 300, 1000, 3000)
@@ -154,6 +152,7 @@ class BankStudy:
     Attributes:
         parts: kinds of parts, each of which there is for every network; ensembles are of growing size.
         first_parts: kinds of parts that there are for the first network only.
+        ends_parts: kinds of parts that there are for the first and the last network.
         bank: what all share.
         networks: the networks.
         ensembles: order in which networks join the ensemble.
@@ -161,6 +160,7 @@ class BankStudy:
 
     parts: tuple[str, ...] = ()
     first_parts: tuple[str, ...] = ()
+    ends_parts: tuple[str, ...] = ()
     bank: Bank = _BANK
     networks: tuple[str, ...] = NETWORKS
     ensembles: tuple[str, ...] = (
@@ -176,6 +176,8 @@ class BankStudy:
     def units(self) -> Mapping[str, BankPart]:
         """Return one run for each part and network, or size of an ensemble; long runs come first."""
         wanted = {f"{part}-{name}": (part, (name,)) for part in self.first_parts for name in self.networks[:1]}
+        ends = (self.networks[0], self.networks[-1])
+        wanted |= {f"{part}-{name}": (part, (name,)) for part in self.ends_parts for name in ends}
         for part in self.parts:
             if part == "ensemble":
                 sizes = range(2, len(self.ensembles) + 1)

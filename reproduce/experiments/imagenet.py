@@ -101,35 +101,29 @@ def trained(
 
 
 def _epinet(config: BankPart, key: PRNGKeyArray) -> list[Row]:
-    """Return the rows of the paper's epinet, and of one whose prior scale is chosen, too, on networks that have one.
+    """Return the rows of the paper's epinet."""
+    bank = config.bank
+    counts = bank.more_counts if config.networks[0] in bank.long else bank.counts
+    return epinet_rows(config, bank.recipe, trained(bank.recipe, key=key), agent="epinet", counts=counts, key=key)
 
-    Scale and temperature are both chosen on images of other folds. Epinets of a fold begin with the same weights.
-    """
+
+def _recommended(config: BankPart, key: PRNGKeyArray) -> list[Row]:
+    """Return the rows of epinets whose prior scale and temperature are both chosen on other folds."""
     bank, (name,) = config.bank, config.networks
-    counts = bank.more_counts if name in bank.long else bank.counts
-    scales = (bank.recipe.prior_scale, *(bank.other_scales if name in bank.chosen else ()))
-    recipes = {scale: dataclasses.replace(bank.recipe, prior_scale=scale) for scale in scales}
-    makers = {scale: trained(recipe, key=key) for scale, recipe in recipes.items()}
-    plain: dict[int, Epinet] = {}
+    data = data_of(name)
+    split = split_of(config, len(data.y))
 
-    def make(fold: int, parts: Parts) -> Epinet:
-        plain[fold] = makers[scales[0]](fold, parts)
-        return plain[fold]
-
-    rows = epinet_rows(config, bank.recipe, make, agent="epinet", counts=counts, key=key)
-    if name not in bank.chosen:
-        return rows
-
-    def choose_scale(fold: int, parts: Parts) -> Chosen:
-        (choose_key,) = named_keys(jr.fold_in(key, fold), "choose")
-        made = [plain[fold], *(makers[scale](fold, parts) for scale in scales[1:])]
-        samples, excess = bank.folds.tuning_samples, bank.most_excess
-        found = choose(made, parts.tuning, bank.folds, samples, excess=excess, key=choose_key)
-        (scale,) = (scale for scale, enn in zip(scales, made, strict=True) if enn is found.enn)
+    def make(fold: int, parts: Parts) -> Chosen:
+        init_key, choose_key = named_keys(jr.fold_in(key, fold), "epinet", "choose")
+        recipes = [dataclasses.replace(bank.recipe, prior_scale=scale) for scale in bank.prior_scales]
+        made = [train_epinet(parts.training, recipe, key=init_key) for recipe in recipes]
+        samples, excess = split.folds.tuning_samples, bank.most_excess
+        found = choose(made, parts.tuning, split.folds, samples, excess=excess, key=choose_key)
+        (scale,) = (scale for scale, enn in zip(bank.prior_scales, made, strict=True) if enn is found.enn)
         return found._replace(about={"prior_scale": scale})
 
-    last = bank.counts[-1:]
-    return rows + epinet_rows(config, bank.recipe, choose_scale, agent="epinet, recommended", counts=last, key=key)
+    rows = judged_rows(split, data, make, counts=bank.counts[-1:], key=key, agent="epinet, recommended")
+    return with_costs(rows, epinet_cost(name, bank.recipe), network=name, members=1)
 
 
 def _departures(config: BankPart, key: PRNGKeyArray) -> list[Row]:
@@ -164,6 +158,7 @@ _PARTS: Mapping[str, Callable[[BankPart, PRNGKeyArray], list[Row]]] = {
     "ensemble": _ensemble,
     "epinet": _epinet,
     "departures": _departures,
+    "recommended": _recommended,
     "head": _head,
     "ablation": _ablation,
 }
