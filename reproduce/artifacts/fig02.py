@@ -31,7 +31,7 @@ _FROM_SCRATCH = image_artifact(
 ARTIFACT = bank_artifact(
     _FROM_SCRATCH,
     config=BankStudy(parts=("base", "ensemble", "epinet"), first_parts=("departures",), ends_parts=("recommended",)),
-    minutes=6.5,
+    minutes=4.5,
     caption=(
         "Public networks of ImageNet, each alone, with an epinet and with a Pitman-Yor head. Open circles: all "
         "outputs at the temperature of training; diamond: the temperatures of the released networks; stars: the "
