@@ -67,7 +67,7 @@ ARTIFACT = Artifact(
     run="bandits:run",
     groups="groups",
     tolerances={"regret": Tolerance(absolute=30, relative=0.3), "error": Tolerance(absolute=20, relative=0.5)},
-    minutes={"smoke": 1, "laptop": 4, "paper": 15},
+    minutes={"smoke": 1, "laptop": 2, "paper": 15},
     data="linear and neural bandits, and one made of digits",
     exact=True,
     caption="Larger ensembles have fuller markers.",

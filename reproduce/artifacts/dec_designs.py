@@ -61,7 +61,7 @@ ARTIFACT = Artifact(
     run="designs:run",
     groups="groups",
     tolerances={"gap": Tolerance(absolute=0.3, relative=0.3)},
-    minutes={"smoke": 1, "laptop": 3, "paper": 10},
+    minutes={"smoke": 1, "laptop": 1, "paper": 6},
     data="Branin's and Hartmann's functions",
     exact=True,
     caption=(
