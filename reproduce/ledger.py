@@ -94,7 +94,7 @@ def as_text(lines: Sequence[LedgerLine], *, width: int = 100) -> str:
         measured = number_of(line)
         why = f"; undecided: {reason}" if (reason := why_undecided(line)) else ""
         blocks.append(
-            f"{line.verdict.value:<14}{line.claim.id}\n"
+            f"{line.verdict.value + ' ':<14}{line.claim.id}\n"
             + textwrap.fill(
                 f"{line.claim.statement} ({line.claim.location})",
                 width,

@@ -254,7 +254,9 @@ def draw(rows: Rows) -> Figure:
             _draw_rules(ax, curves, bandit)
         else:
             _draw_agents(ax, curves, bandit, kind)
-        legends.setdefault("rules" if kind == "rules" else "agents", ax)
+        name = "rules" if kind == "rules" else "agents"
+        # Not every agent has a place in every bandit.
+        legends[name] = max(legends.get(name, ax), ax, key=lambda own: len(own.get_legend_handles_labels()[0]))
         ax.set_title(f"{_BANDITS[bandit]}, {titles[kind]}", fontsize=8)
         ax.set_xlabel("step")
         ax.set_ylabel("regret")
