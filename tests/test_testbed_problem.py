@@ -19,7 +19,7 @@ from epinet_eqx.testbed import (
     take_member,
 )
 from epinet_eqx.testbed._stacks import padded_size
-from epinet_eqx.training import ShuffledBatches
+from epinet_eqx.training import ShuffledBatches, Steps
 
 pytestmark = pytest.mark.once
 
@@ -165,7 +165,7 @@ def test_shuffled_batches_are_epochs_without_replacement(getkey):
 
     @jax.jit
     def ids(sizes, start):
-        return jax.vmap(lambda size: batches.ids(100, size, start, 9, key=key))(sizes)
+        return jax.vmap(lambda size: batches.ids(Steps(100, size, start, 9), key=key))(sizes)
 
     chosen = np.asarray(ids(jnp.asarray(sizes), jnp.asarray(0)))
     for size, row in zip(sizes, chosen, strict=True):

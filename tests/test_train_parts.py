@@ -21,6 +21,7 @@ from epinet_eqx.training import (
     JsonlMetrics,
     MemoryIterator,
     ProcessLostError,
+    Steps,
     TensorBoard,
     WeightsAndBiases,
     add_flags,
@@ -35,7 +36,7 @@ def test_memory_iterator_has_the_order_of_epoch_batches(getkey):
     key = getkey()
     data = MemoryIterator(Batch.of(x, y), EpochBatches(4), key=key)
     assert isinstance(data, DataIterator)
-    expected = EpochBatches(4).ids(10, None, jnp.array(0, dtype=jnp.int32), 8, key=key)
+    expected = EpochBatches(4).ids(Steps(10, None, jnp.array(0, dtype=jnp.int32), 8), key=key)
     batches = [next(data) for _ in range(8)]
     np.testing.assert_array_equal([batch["i"] for batch in batches], expected)
     np.testing.assert_array_equal(batches[3]["x"], x[np.asarray(expected[3])])
