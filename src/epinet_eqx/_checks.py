@@ -196,15 +196,21 @@ def as_real_array(name: str, values: Any) -> Array:
         return jnp.asarray(found)
 
 
+def as_floats(name: str, values: Any) -> Float[Array, "..."]:
+    """Return values as floating-point numbers; what is traced comes back unchanged."""
+    if is_traced(values):
+        return values
+    found = as_real_array(name, values)
+    return found if jnp.issubdtype(found.dtype, jnp.floating) else found.astype(float)
+
+
 def as_known_real(name: str, values: Any, shape: tuple[int, ...] | None = None) -> Float[Array, "..."]:
     """Return values as floating-point numbers, not NaN; what is traced is not checked, apart from its shape.
 
     For functions that compiled programs call in their loops.
     """
-    if not is_traced(values):
-        found = as_real_array(name, values)
-        values = found if jnp.issubdtype(found.dtype, jnp.floating) else found.astype(float)
-        refuse_nan(name, values)
+    values = as_floats(name, values)
+    refuse_nan(name, values)
     if shape is not None:
         check_shape(name, values, shape)
     return values

@@ -1,4 +1,4 @@
-"""Ways to make XLA fast on CPUs, each with the benchmark that justifies it; on other devices they do no harm.
+"""Ways to make XLA fast on CPUs, each with the benchmark that justifies it, and right; elsewhere they do no harm.
 
 Two rules need no function. Random numbers are drawn as long vectors and reshaped: with a short axis innermost, XLA
 unrolls the rounds of the generator for each of its entries (`nox -s bench -- first_call`). Convolutions keep channels
@@ -43,7 +43,7 @@ def _unknown_place(beside: Float[Array, "..."]) -> Array:
 @_unknown_place.def_vmap
 def _(axis_size: int, batched: list[bool], beside: Float[Array, "..."]) -> tuple[Array, bool]:
     # One place for a whole batch, so that what is hidden is not copied for each entry.
-    return _unknown_place(beside[0]), False
+    return (_unknown_place(beside[0]) if axis_size else jnp.zeros((), jnp.int32)), False
 
 
 def hide_constant(parameter: Float[Array, "..."], beside: Float[Array, "..."]) -> Float[Array, "..."]:

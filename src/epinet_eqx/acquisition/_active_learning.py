@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from .._checks import (
     Scalar,
-    as_known_real,
+    as_floats,
     as_real_array,
     check_available,
     check_finite,
@@ -112,7 +112,7 @@ def acquire(
         batch_size: how many inputs to choose.
         available: which inputs may be chosen; by default all.
     """
-    scores = as_known_real("scores", scores)
+    scores = as_floats("scores", scores)
     if scores.ndim != 1:
         raise ValueError(f"`scores` must hold one score per input; got shape {scores.shape}.")
     free = check_available("batch_size", batch_size, scores.shape[0], available)

@@ -12,7 +12,7 @@ from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray, PyTree
 
 from .._checks import (
     Scalar,
-    as_known_real,
+    as_floats,
     as_real_array,
     check_finite,
     check_function,
@@ -63,7 +63,7 @@ class LinearBandit(AbstractBandit):
         noise_scale: Scalar = 0.1,
     ):
         r"""Initialize from the features of the actions, $\theta$, and the standard deviation $\sigma$ of the noise."""
-        inputs, theta = as_known_real("inputs", inputs), as_known_real("theta", theta)
+        inputs, theta = as_floats("inputs", inputs), as_floats("theta", theta)
         if inputs.ndim != 2 or inputs.size == 0:
             raise ValueError(f"`inputs` must have shape (actions, features) and not be empty; got {inputs.shape}.")
         if theta.shape != inputs.shape[1:]:
@@ -101,7 +101,7 @@ class NeuralBandit(AbstractBandit):
 
     def __init__(self, inputs: Float[ArrayLike, "actions features"], model: GenerativeModel):
         """Initialize from the features of the actions and the true model, which must have two classes."""
-        inputs = as_known_real("inputs", inputs)
+        inputs = as_floats("inputs", inputs)
         check_function("model", model)
         if inputs.ndim != 2 or inputs.size == 0:
             raise ValueError(f"`inputs` must have shape (actions, features) and not be empty; got {inputs.shape}.")

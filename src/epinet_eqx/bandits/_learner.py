@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from .._checks import (
@@ -100,7 +101,7 @@ class OnlineLearner(eqx.Module):
 
     def observe(self, x: PyTree[Array], reward: Scalar) -> "OnlineLearner":
         """Return the learner after the candidate with features `x` was chosen and earned `reward`."""
-        if isinstance(reward, Array):
+        if isinstance(reward, Array | np.ndarray):
             check_shape("reward", reward, ())
         reward = as_number("reward", reward)
         if any_traced((self, x, reward)):

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from .._checks import (
     Scalar,
-    as_known_real,
+    as_floats,
     as_real_array,
     check_finite,
     check_key,
@@ -55,7 +55,7 @@ class AbstractRule(eqx.Module):
         """
         check_key("key", key)
         if not is_traced(rewards):
-            rewards = check_finite("rewards", as_known_real("rewards", rewards))
+            rewards = check_finite("rewards", as_floats("rewards", rewards))
         if rewards.ndim != 2 or rewards.size == 0:
             raise ValueError(f"`rewards` must have shape (samples, actions) and not be empty; got {rewards.shape}.")
         return draw_action(self.probs(rewards), key=key)

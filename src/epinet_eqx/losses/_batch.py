@@ -13,12 +13,15 @@ from .._checks import check_width, num_examples
 
 def _as_arrays(tree: PyTree) -> PyTree[Array]:
     """Return the tree with every leaf as a JAX array."""
-    return jax.tree.map(lambda leaf: jnp.asarray(check_width("x", leaf)), tree)
+    # What is too large for the precision becomes infinite, which training refuses; NumPy need not warn of it.
+    with np.errstate(over="ignore"):
+        return jax.tree.map(lambda leaf: jnp.asarray(check_width("x", leaf)), tree)
 
 
 def _as_targets(y: Any) -> Array:
     """Return targets as a JAX array."""
-    return jnp.asarray(check_width("y", y))
+    with np.errstate(over="ignore"):
+        return jnp.asarray(check_width("y", y))
 
 
 def _as_numbers(i: Any) -> Array:

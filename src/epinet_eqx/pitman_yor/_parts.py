@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._checks import as_known_real, check_finite, check_key, check_positive, check_scalar, check_shape
+from .._checks import as_floats, check_finite, check_key, check_positive, check_scalar, check_shape
 from .._tree import Frozen, unwrap
 from ._urn import MIN_ALPHA, check_alpha
 
@@ -44,7 +44,7 @@ class LogisticAlpha(AbstractAlpha):
 
     def __init__(self, weight: Float[Array, " features"], bias: float | Float[Array, ""]):
         """Initialize with a weight for each feature and the bias."""
-        self.weight = check_finite("weight", as_known_real("weight", weight))
+        self.weight = check_finite("weight", as_floats("weight", weight))
         if self.weight.ndim != 1:
             raise ValueError(f"`weight` must hold one number per feature; got shape {self.weight.shape}.")
         self.bias = check_scalar("bias", bias)
@@ -93,7 +93,7 @@ class FourierField(eqx.Module):
         """
         check_positive("num_frequencies", num_frequencies)
         check_key("key", key)
-        features = as_known_real("features", features)
+        features = as_floats("features", features)
         if features.ndim != 2:
             raise ValueError(f"`features` must have one row per input; got shape {features.shape}.")
         if features.shape[0] < 2:

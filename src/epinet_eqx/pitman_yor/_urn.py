@@ -6,6 +6,7 @@ draws its class from the base's prediction $w$. Discount $\alpha$, strength 0.
 """
 
 import functools as ft
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +26,7 @@ _ROUNDING = 1e-5
 _IMPOSSIBLE = -1e30
 
 
-def check_alpha(alpha: float | Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+def check_alpha(alpha: Any) -> Float[Array, "*batch"]:
     """Return `alpha` as an array, which must lie in the range in which everything is finite."""
     value = alpha if is_traced(alpha) else as_real_array("alpha", alpha)
     if value.dtype == bool:
@@ -39,7 +40,7 @@ def check_alpha(alpha: float | Float[Array, "*batch"]) -> Float[Array, "*batch"]
     return require(value, outside, f"`alpha` must be at least {MIN_ALPHA:g} and at most 1{found}.")
 
 
-def known_alpha(alpha: float | Float[Array, ""]) -> Float[Array, ""]:
+def known_alpha(alpha: Any) -> Float[Array, ""]:
     """Return one `alpha` as an array, checked unless it is traced: for functions that compiled programs call."""
     if not is_traced(alpha):
         checked = check_alpha(alpha)
@@ -123,8 +124,10 @@ def repeat_log_probs(
     return jax.nn.logsumexp(log_num_clusters(alpha, max_count) + (clusters * log_w)[None, :], axis=1)
 
 
-def _as_counts(counts: ArrayLike) -> Int[Array, "..."]:
-    """Return known counts as an array of integers, none of which is negative."""
+def _as_counts(counts: Any) -> Int[Array, "..."]:
+    """Return counts, which must be integers, none of them negative if they are known."""
+    if is_traced(counts):
+        return counts
     found = as_real_array("counts", counts)
     if not jnp.issubdtype(found.dtype, jnp.integer):
         raise ValueError(f"`counts` must hold integers; got {found.dtype}.")
@@ -152,8 +155,7 @@ def counts_log_prob(
         max_count: at least the number of all labels; static.
     """
     check_num_labels("max_count", max_count)
-    logits, alpha = as_known_real("logits", logits), known_alpha(alpha)
-    counts = counts if is_traced(counts) else _as_counts(counts)
+    logits, alpha, counts = as_known_real("logits", logits), known_alpha(alpha), _as_counts(counts)
     if logits.ndim != 1 or logits.shape != counts.shape:
         raise ValueError(
             f"`counts` must hold one number per class, like `logits` of shape {logits.shape}; got shape {counts.shape}."
