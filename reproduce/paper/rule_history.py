@@ -46,10 +46,22 @@ def git(*words: str) -> bytes:
     return subprocess.run(["git", *words], cwd=_ROOT, capture_output=True, check=True).stdout
 
 
+def _age(commit: str) -> int:
+    """Return the number of commits up to this one."""
+    return len(git("rev-list", commit).split())
+
+
 def commit_that_added(path: str) -> str:
-    """Return the commit that first added a file; empty if none did."""
+    """Return the commit that first added a file, or its content elsewhere; empty if none did.
+
+    Numbers that move to another tier are as old as they were there.
+    """
     found = git("log", "--reverse", "--diff-filter=A", "--format=%H", "--", path).decode().split()
-    return found[0] if found else ""
+    if not found:
+        return ""
+    content = git("rev-parse", f"HEAD:{path}").decode().strip()
+    same = git("log", "--reverse", f"--find-object={content}", "--format=%H").decode().split()
+    return min(found[0], *same[:1], key=_age)
 
 
 def rules_at(commit: str, known: dict[str, dict[str, str]]) -> dict[str, str]:
@@ -77,9 +89,7 @@ def stood(name: str, known: dict[str, dict[str, str]]) -> str | None:
     accepted = best_accepted(artifact, REFERENCE)
     if accepted is None or not added.get(accepted.path):
         return None
-    first = min(
-        (commit for commit in added.values() if commit), key=lambda commit: len(git("rev-list", commit).split())
-    )
+    first = min((commit for commit in added.values() if commit), key=_age)
     shown = added[accepted.path]
     if rules_at(f"{first}^", known).get(name) == rule:
         return "before"
