@@ -12,6 +12,8 @@ from test_data_formats import idx
 
 from epinet_eqx import named_keys
 from reproduce.artifacts import dec_active, dec_bandits, dec_horizon, dec_sets, dec_thesis
+from reproduce.artifacts.dec_horizon import Horizon
+from reproduce.artifacts.dec_sets import Sets
 from reproduce.artifacts.dec_thesis import correlations
 from reproduce.claims import Verdict, judge
 from reproduce.configs.decisions import (
@@ -22,8 +24,6 @@ from reproduce.configs.decisions import (
     BanditOf,
     Bandits,
     BanditSize,
-    Horizon,
-    Sets,
     Thesis,
     bandit_variants,
 )

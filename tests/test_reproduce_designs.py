@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from reproduce.artifacts import dec_designs
+from reproduce.artifacts.dec_designs import DESIGN_AGENTS, Designs
 from reproduce.claims import Verdict, judge
-from reproduce.configs.decisions import DESIGN_AGENTS, Designs
 from reproduce.experiments import designs
 from reproduce.registry import CLAIMS, REGISTRY
 

@@ -1,14 +1,76 @@
 """Beyond the paper: how near Thompson sampling gets to the maximum of a function, with few evaluations."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from ..artifact import Artifact, Tolerance
 from ..claims import Choice, Claim, Difference, Measure, at_most
-from ..configs.decisions import Designs
+from ..configs import unit_of
+from ..configs.testbed import Variant, variant_of
 from ..stats import LARGEST, SEEDS, Measurement, Paired, Rows, mean_over, values_of, where
 from ..style import AGENTS, INK, MUTED, Look
+
+DESIGN_AGENTS = ("epinet", "ensemble+", "gp", "apart", "chance")
+"""Who searches: "apart" is the epinet with an index of its own for each candidate, "gp" an exact Gaussian process."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DesignsOf:
+    """One agent that searches the largest value of one function; see `Designs`."""
+
+    surface: str
+    agent: str
+    num_particles: int
+    num_runs: int
+    num_evaluations: int
+    num_candidates: int
+    num_updates: int
+    num_points: int
+
+    @property
+    def variant(self) -> Variant:
+        """The agent of the testbed that it is made of; meaningless for the others."""
+        if self.agent == "ensemble+":
+            return variant_of("ensemble+", num_particles=self.num_particles)
+        return variant_of("epinet")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Designs:
+    """How near to the maximum of a function Thompson sampling gets with few evaluations.
+
+    Attributes:
+        surfaces: the functions, "branin" and "hartmann".
+        agents: some of `DESIGN_AGENTS`.
+        num_particles: size of the ensemble with priors.
+        num_runs: number of runs.
+        num_evaluations: evaluations of a run.
+        num_candidates: random designs that each evaluation is chosen from.
+        num_updates: steps of training after each evaluation.
+        num_points: number of points of a curve.
+    """
+
+    surfaces: tuple[str, ...] = ("branin", "hartmann")
+    agents: tuple[str, ...] = DESIGN_AGENTS
+    num_particles: int = 10
+    num_runs: int = 100
+    num_evaluations: int = 100
+    num_candidates: int = 1000
+    num_updates: int = 100
+    num_points: int = 20
+
+    def units(self) -> Mapping[str, DesignsOf]:
+        """Return one run per function and agent."""
+        return {
+            f"{surface}-{agent}": unit_of(DesignsOf, self, surface=surface, agent=agent)
+            for surface in self.surfaces
+            for agent in self.agents
+        }
+
 
 _BOTH = Paired(strata=("surface",))
 

@@ -1,6 +1,7 @@
 """Beyond the paper: when Thompson sampling loses less than the greedy rule."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -9,9 +10,57 @@ from matplotlib.lines import Line2D
 
 from ..artifact import Artifact, Tolerance
 from ..claims import Choice, Claim, Difference, Measure, Select, at_least, at_most, select
-from ..configs.decisions import Horizon
+from ..configs import unit_of
 from ..stats import LARGEST, SMALLEST, Measurement, Paired, Rows, mean_over, where
 from ..style import AGENTS, INK, MUTED
+
+
+@dataclass(frozen=True, kw_only=True)
+class HorizonOf:
+    """An epinet with one rule in the bandits of one number of actions and one temperature; see `Horizon`."""
+
+    rule: str
+    num_actions: int
+    temperature: float
+    input_dim: int
+    horizons: tuple[int, ...]
+    num_runs: int
+    batch_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Horizon:
+    """When Thompson sampling loses less than the greedy rule.
+
+    Attributes:
+        rules: the rules, both of an epinet.
+        actions: numbers of actions.
+        temperatures: temperatures of the labels that are the rewards.
+        input_dim: features of an action.
+        horizons: numbers of steps; the largest is the length of a run.
+        num_runs: number of runs.
+        batch_size: number of observations of an update.
+    """
+
+    rules: tuple[str, ...] = ("thompson", "greedy")
+    actions: tuple[int, ...] = (10, 50, 250)
+    temperatures: tuple[float, ...] = (0.01, 0.1, 0.5)
+    input_dim: int = 10
+    horizons: tuple[int, ...] = (50, 100, 200, 500, 1000, 2000)
+    num_runs: int = 24
+    batch_size: int = 128
+
+    def units(self) -> Mapping[str, HorizonOf]:
+        """Return one run per rule, number of actions and temperature."""
+        return {
+            f"{rule}-{num_actions}-rho{temperature:g}": unit_of(
+                HorizonOf, self, rule=rule, num_actions=num_actions, temperature=temperature
+            )
+            for num_actions in self.actions
+            for rule in self.rules
+            for temperature in self.temperatures
+        }
+
 
 _LONG, _SHORT = select(horizon=LARGEST), select(horizon=SMALLEST)
 # Two successes in a hundred steps, as in the other bandits.

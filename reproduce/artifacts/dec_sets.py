@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -9,10 +10,73 @@ from matplotlib.figure import Figure
 
 from ..artifact import Artifact, Tolerance
 from ..claims import Claim, Difference, Exact, at_least, equals, select
-from ..configs.decisions import Sets
-from ..configs.testbed import FEW, variant_of
+from ..configs import unit_of
+from ..configs.testbed import FEW, Variant, variant_of
 from ..stats import LARGEST, Paired, Rows, mean_over
 from ..style import AGENTS, INK, MUTED
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetsOf:
+    """One agent that chooses sets on problems of one temperature; see `Sets`."""
+
+    variant: Variant
+    temperature: float
+    input_dim: int
+    data_ratio: int
+    num_problems: int
+    num_pools: int
+    num_candidates: int
+    copies: tuple[int, ...]
+    spread: float
+    set_size: int
+    num_samples: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sets:
+    """Choosing a few of many candidates, of which one that succeeds is enough.
+
+    Attributes:
+        variants: the agents.
+        temperatures: temperatures of the testbed's problems.
+        input_dim: their input dimension.
+        data_ratio: their number of training examples over the dimension.
+        num_problems: number of problems.
+        num_pools: pools of candidates per problem.
+        num_candidates: candidates of a pool.
+        copies: how many candidates are close to one another: 1 for none, otherwise groups of so many.
+        spread: standard deviation of a candidate around the center of its group.
+        set_size: how many to choose.
+        num_samples: number of joint samples.
+    """
+
+    variants: tuple[Variant, ...] = (
+        variant_of("epinet"),
+        variant_of("ensemble", num_particles=10),
+        variant_of("ensemble+", num_particles=10),
+        variant_of("dropout"),
+        variant_of("mlp"),
+    )
+    temperatures: tuple[float, ...] = (0.01, 0.1)
+    input_dim: int = 10
+    data_ratio: int = 1
+    num_problems: int = 200
+    num_pools: int = 10
+    num_candidates: int = 12
+    copies: tuple[int, ...] = (1, 2, 4)
+    spread: float = 0.1
+    set_size: int = 3
+    num_samples: int = 1000
+
+    def units(self) -> Mapping[str, SetsOf]:
+        """Return one run per agent and temperature."""
+        return {
+            f"{variant.label}-rho{temperature:g}": unit_of(SetsOf, self, variant=variant, temperature=temperature)
+            for variant in self.variants
+            for temperature in self.temperatures
+        }
+
 
 SETS = Paired(by=("temperature", "seed"))
 _MOST = select(agent="epinet", copies=LARGEST)

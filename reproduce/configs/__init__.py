@@ -7,7 +7,6 @@ from .abstract import Config as Config
 from .abstract import unit_of as unit_of
 from .decisions import ActiveLearning as ActiveLearning
 from .decisions import Bandits as Bandits
-from .decisions import Sets as Sets
 from .decisions import Thesis as Thesis
 from .images import ImageStudy as ImageStudy
 from .testbed import Ablation as Ablation

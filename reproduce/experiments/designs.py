@@ -25,7 +25,7 @@ from epinet_eqx.bandits import (
     run_bandits,
 )
 
-from ..configs.decisions import DesignsOf
+from ..artifacts.dec_designs import DesignsOf
 from ..record import Row
 from .decision_agents import InitialENN, bandit_loss, knowledge_of, sgd_agent
 

@@ -12,7 +12,7 @@ from jaxtyping import PRNGKeyArray
 from epinet_eqx import named_keys
 from epinet_eqx.bandits import run_bandits
 
-from ..configs.decisions import HorizonOf
+from ..artifacts.dec_horizon import HorizonOf
 from ..configs.testbed import variant_of
 from ..record import Row
 from .decision_agents import bandit_agent, knowledge_of

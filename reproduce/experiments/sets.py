@@ -17,7 +17,7 @@ from epinet_eqx._xla import jit_for_one_run
 from epinet_eqx.decisions import any_success, as_independent, choose_set, sample_labels, set_reward
 from epinet_eqx.testbed import GenerativeModel, Problem, Setting, generate_problems, problem_keys, train_agent
 
-from ..configs.decisions import SetsOf
+from ..artifacts.dec_sets import SetsOf
 from ..record import Row
 from .decision_agents import sgd_agent
 
