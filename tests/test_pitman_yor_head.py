@@ -23,18 +23,20 @@ def network(getkey):
 
 
 def test_sampled_and_exact_agree_as_the_length_scale_vanishes(network, getkey):
-    x, y = 2 * jr.normal(getkey(), (8, 3)), jnp.asarray([0, 1, 2, 3, 0, 1, 2, 3])
+    x = 2 * jr.normal(getkey(), (8, 3))
+    # Rare labels would need far more indices, and whether 4000 suffice would depend on rounding, which draws the field.
+    y = jnp.argmax(jax.vmap(network)(x), axis=-1)
     enn = pitman_yor.attach(network, x, alpha=0.5, length_scale=1e-3, num_frequencies=200, key=getkey())
     exact = pitman_yor.log_losses(enn, x, y, tau=3)
     sampled = epi.metrics.log_losses(enn, x, y, epi.Draws.sample(enn.index, 4000, key=getkey(), chunk_size=500), tau=3)
-    np.testing.assert_allclose(sampled.marginal.values, exact.marginal.values, atol=0.1)
-    np.testing.assert_allclose(sampled.joint.values, exact.joint.values, atol=0.25)
+    np.testing.assert_allclose(sampled.marginal.values, exact.marginal.values, atol=0.08)
+    np.testing.assert_allclose(sampled.joint.values, exact.joint.values, atol=0.1)
     # With a long reach the anchors of a pair are no longer independent.
     far = enn.with_parameters(length_scale=100.0)
     dependent = epi.metrics.log_losses(
         far, x, y, epi.Draws.sample(far.index, 4000, key=getkey(), chunk_size=500), tau=3
     )
-    assert jnp.max(jnp.abs(dependent.joint.values - exact.joint.values)) > 0.25
+    assert jnp.max(jnp.abs(dependent.joint.values - exact.joint.values)) > 0.15
     difference = exact.joint - sampled.joint
     assert difference.num_samples == 4000 and exact.joint.exact
 

@@ -10,14 +10,14 @@ from dataclasses import replace
 import pytest
 
 from reproduce import __main__ as cli
-from reproduce import record, results, runner
+from reproduce import progress, record, results, runner
 from reproduce.artifact import TIERS
 from reproduce.errors import ReproduceError
 from reproduce.executors import open_executor
 from reproduce.files import write_atomically
 from reproduce.inputs import Inputs
 from reproduce.paths import Output
-from reproduce.progress import Progress, TimeLeft
+from reproduce.progress import Progress, TimeLeft, expected_seconds
 from reproduce.record import Records
 from reproduce.registry import REGISTRY
 
@@ -348,3 +348,14 @@ def test_figures_that_share_networks_are_computed_together(output):
         assert {job.config.part for job in together} == {"bases", "ensembles", "epinets", "controls", "ablation"}
         # The networks of baselines are nobody else's: another process computes them.
         assert {job.config.part for job in apart} == {"baselines"}
+
+
+def test_the_run_that_last_confirmed_numbers_says_how_long_they_take(monkeypatch):
+    manifest = {"laptop/thm1.csv": {"seconds": 40.0, "confirmed": {"seconds": 10.0}}}
+    monkeypatch.setattr(progress, "read_manifest", lambda _: manifest)
+    entry = REGISTRY["thm1"]
+    assert expected_seconds(entry, "laptop") == 10.0
+    del manifest["laptop/thm1.csv"]["confirmed"]
+    assert expected_seconds(entry, "laptop") == 40.0
+    manifest.clear()
+    assert expected_seconds(entry, "laptop") == 60 * entry.minutes["laptop"]
