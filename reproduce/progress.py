@@ -21,7 +21,7 @@ _MOST = 0.6
 
 
 def expected_seconds(artifact: Artifact, tier: str) -> float:
-    """Return the serial time of an artifact: that of the run that last confirmed or made its numbers, or as declared."""
+    """Return the serial time of an artifact: as last confirmed, else as accepted, else as declared."""
     origin = read_manifest(REFERENCE).get(f"{tier}/{artifact.id}.csv", {})
     recorded = origin.get("confirmed", {}).get("seconds") or origin.get("seconds")
     return max(recorded or 60 * artifact.minutes[tier], 0.1)
