@@ -113,17 +113,19 @@ def compare(
     """
     columns, rows = read_cells(fresh)
     known_columns, known_rows = read_cells(accepted)
-    if columns != known_columns:
+    if set(columns) != set(known_columns):
         return Comparison(
             artifact=artifact, differences=(f"the columns are {columns}, the reference has {known_columns}",)
         )
     if len(rows) != len(known_rows):
         return Comparison(artifact=artifact, differences=(f"{len(rows)} rows, the reference has {len(known_rows)}",))
+    # Columns stand in the order in which the first rows name them, which says nothing.
+    rows = [[dict(zip(columns, row, strict=True))[name] for name in known_columns] for row in rows]
     differences = []
     digits: list[int | None] = []
     largest = 0.0
     for number, (row, known) in enumerate(zip(rows, known_rows, strict=True), start=1):
-        for column, cell, expected in zip(columns, row, known, strict=True):
+        for column, cell, expected in zip(known_columns, row, known, strict=True):
             share = deviation(cell, expected, tolerances.get(column))
             largest = max(largest, share)
             digits.append(shared_digits(cell, expected, tolerances.get(column)))
