@@ -148,7 +148,7 @@ _STUDY = BankStudy(first_parts=Ablation().parts)
 ARTIFACT = _imagenet.bank_artifact(
     _FROM_SCRATCH,
     config=_STUDY,
-    minutes=1.3,
+    minutes=3.6,
     caption=(
         "The epinet on the largest network of the bank, the paper's smallest, judged on two of the folds at the "
         "temperature of training. Dotted lines mark the default values. The convolutional prior reads pixels, of "
